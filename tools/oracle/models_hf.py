@@ -40,25 +40,30 @@ def write_weights(folder, tensors, shards):
     (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=1) + "\n")
 
 
-def write(out, name, family, config, dtype="bfloat16", shards=1, extra=None, drop=(), template_in_config=False):
+def write_folder(folder, model, family, state, dtype, shards=1, extra=None, drop=(), template_in_config=False):
+    """A complete model folder; returns the tensors as they were rounded to the file's dtype."""
+    tensors = {k: torch.from_numpy(v).to(TORCH[dtype]).contiguous() for k, v in state.items()}
+    write_weights(folder, tensors, shards)
+    (folder / "config.json").write_text(json.dumps(config_json(model, family, dtype, extra or {}, drop), indent=1) + "\n")
+    models_text.write_text_files(folder, family, template_in_config)
+    for file in folder.iterdir():
+        file.chmod(0o644)
+    return tensors
+
+
+def write(out, name, family, config, dtype="bfloat16", **layout):
     """Writes OUT/NAME and OUT/NAME.expect.safetensors; the expectation comes from loading the folder again."""
     folder = pathlib.Path(out) / name
     for trial in range(200):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         model = oracle.build(family, config)
-        state = oracle.random_state(model, name, trial)
-        tensors = {k: torch.from_numpy(v).to(TORCH[dtype]).contiguous() for k, v in state.items()}
-        write_weights(folder, tensors, shards)
-        (folder / "config.json").write_text(json.dumps(config_json(model, family, dtype, extra or {}, drop), indent=1) + "\n")
-        models_text.write_text_files(folder, family, template_in_config)
+        tensors = write_folder(folder, model, family, oracle.random_state(model, name, trial), dtype, **layout)
         again = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
         for key, p in again.named_parameters():
             assert np.array_equal(p.detach().numpy(), tensors[key].float().numpy()), key
         result = oracle.expected(again)
         if oracle.is_useful(result, len(models_text.tokens())):
-            for file in folder.iterdir():
-                file.chmod(0o644)
             oracle.save_expected(folder.with_name(name + ".expect.safetensors"), result)
             return trial, result
     raise RuntimeError(f"{name}: no useful seed")
