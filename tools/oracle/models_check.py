@@ -31,7 +31,7 @@ def with_mlx(folder, ids):
 def with_cache(model, ids):
     past, rows = None, []
     for i in ids:
-        o = model(input_ids=torch.tensor([[i]]), past_key_values=past, use_cache=True)
+        o = model(input_ids=torch.tensor([[i]]), cache=past, use_cache=True)
         past = o.past_key_values
         rows.append(o.logits[0, 0])
     return torch.stack(rows).numpy()
