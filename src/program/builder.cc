@@ -26,6 +26,10 @@ WeightId ProgramBuilder::vector(const std::string& name, int32_t length) {
   return declare({name, WeightDecl::Kind::vector, 1, length, {}});
 }
 
+WeightId ProgramBuilder::taps(const std::string& name, int32_t channels, int32_t kernel) {
+  return declare({name, WeightDecl::Kind::taps, channels, kernel, {}});
+}
+
 StateId ProgramBuilder::kv_state(int32_t layer, int32_t n_kv_heads, int32_t head_dim) {
   StateDecl decl{"layer." + std::to_string(layer) + ".kv", StateDecl::Kind::kv, layer};
   decl.n_kv_heads = n_kv_heads;

@@ -17,6 +17,7 @@ class ProgramBuilder {
   // Declarations; the same name twice gives the same id.
   WeightId matrix(const std::string& name, int32_t rows, int32_t cols, const std::string& owner = {});
   WeightId vector(const std::string& name, int32_t length);
+  WeightId taps(const std::string& name, int32_t channels, int32_t kernel);
   StateId kv_state(int32_t layer, int32_t n_kv_heads, int32_t head_dim);
   StateId frames_state(int32_t layer, int32_t count, int32_t width);
   int32_t rope(const RopeSpec& spec);

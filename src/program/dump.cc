@@ -70,7 +70,7 @@ std::string dump(const Program& p) {
   std::string text = "program " + p.family + " layers " + number(p.layer_count) + " hidden " + number(p.hidden) +
                      " vocabulary " + number(p.vocabulary) + "\n";
   for (const WeightDecl& w : p.weights) {
-    text += "weight " + w.name + " (" + (w.kind == WeightDecl::Kind::matrix ? number(w.rows) + ", " : "") + number(w.cols) + ")";
+    text += "weight " + w.name + " (" + (w.kind != WeightDecl::Kind::vector ? number(w.rows) + ", " : "") + number(w.cols) + ")";
     text += (w.owner.empty() ? "" : " of " + w.owner) + "\n";
   }
   for (const StateDecl& s : p.states) text += state_line(s);

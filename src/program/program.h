@@ -25,11 +25,15 @@ inline constexpr int32_t kNone = -1;
 // ---- weights and states
 
 struct WeightDecl {
-  enum class Kind { matrix, vector };
+  enum class Kind {
+    matrix,  // (outputs, inputs), in whatever form the unit keeps it
+    vector,  // (1, length) fp32
+    taps,    // (channels, kernel) fp32: the small kernel of a convolution
+  };
   std::string name;   // the checkpoint's canonical name (Hugging Face spelling)
   Kind kind;
-  int32_t rows;       // outputs of a matrix; 1 for a vector
-  int32_t cols;       // inputs of a matrix; length of a vector
+  int32_t rows;
+  int32_t cols;
   // "target": the weight of that name of the target model's program (a drafter's embedding and head). Else empty.
   std::string owner;
   bool operator==(const WeightDecl&) const = default;

@@ -80,6 +80,7 @@ Status Checker::check_reads(const Op& op) const {
 
 Status Checker::check_conv(const Op& op, const ShortConvAttr& a) const {
   ESPALIER_TRY(expect(op, "an input width of 3 x the output's,", int64_t{3} * width(op.out[0]), width(op.in[0])));
+  if (weight(op.weights[0]).kind != WeightDecl::Kind::taps) return fail(op, "its weight must be taps");
   ESPALIER_TRY(expect(op, "tap rows", width(op.out[0]), weight(op.weights[0]).rows));
   ESPALIER_TRY(expect(op, "taps", a.kernel, weight(op.weights[0]).cols));
   ESPALIER_TRY(expect_vector(op, op.weights[1], "bias of length", width(op.out[0])));

@@ -18,8 +18,8 @@ Status check_weights(const Program& program, const WeightSet& weights) {
       const auto rows = static_cast<int64_t>(entry.matrix->rows()), cols = static_cast<int64_t>(entry.matrix->cols());
       if (rows != decl.rows || cols != decl.cols)
         return invalid("weight " + decl.name + ": expected " + shape(decl.rows, decl.cols) + ", found " + shape(rows, cols), decl.name);
-    } else if (entry.vector.size() != static_cast<size_t>(decl.cols)) {
-      return invalid("weight " + decl.name + ": expected length " + std::to_string(decl.cols) + ", found " + std::to_string(entry.vector.size()), decl.name);
+    } else if (entry.vector.size() != static_cast<size_t>(decl.rows) * static_cast<size_t>(decl.cols)) {
+      return invalid("weight " + decl.name + ": expected " + std::to_string(int64_t{decl.rows} * decl.cols) + " values, found " + std::to_string(entry.vector.size()), decl.name);
     }
   }
   return {};

@@ -13,7 +13,7 @@
 namespace espalier {
 
 struct WeightSet {
-  struct Entry {
+  struct Entry {  // matrices have `matrix`, everything else `vector` (row-major)
     std::optional<SourceMatrix> matrix;
     std::vector<float> vector;
   };
