@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/top_entry.h"
 #include "program/program.h"
 
 namespace espalier {
@@ -41,11 +42,6 @@ struct NamedTensor {
 struct NamedOutput {
   std::string name;         // set by the caller for taps; edges of a segment are added by the unit
   std::vector<float> data;  // (rows that ask, width); edges: (all rows, width)
-};
-
-struct TopEntry {
-  int32_t id;
-  float logit;
 };
 
 // The caller's, reused between calls. Each list has one entry for each row that asks, in row order.

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/top_entry.h"
 #include "kernels/isa.h"
 
 namespace espalier {
@@ -42,11 +43,6 @@ HeadPart merge_parts(std::span<const HeadPart> parts);
 // M + log S. Requires: a part with exp_sum, not empty, finite.
 float log_sum_exp(const HeadPart& part);
 
-struct TopEntry {
-  int32_t id;
-  float logit;
-  bool operator==(const TopEntry&) const = default;
-};
 // The k best of logits (n), ids counted from first_id, best first; k is cut to n. dst (k). Returns the count. Requires: finite.
 uint32_t top_k(std::span<const float> logits, uint32_t first_id, uint32_t k, std::span<TopEntry> dst);
 // The k best of several sorted lists with different ids (one for each range), best first. Returns the count.
