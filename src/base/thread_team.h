@@ -12,7 +12,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
+#include <string_view>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -20,6 +20,9 @@
 namespace espalier {
 
 uint32_t default_thread_count();
+// Whole processors that a cgroup v2 `cpu.max` ("max 100000", "150000 100000") allows, at least 1; 0 where it sets no limit or
+// is not of that form.
+uint32_t cpu_max_threads(std::string_view text);
 
 class ThreadTeam {
  public:
