@@ -38,16 +38,17 @@ struct SourceFile {
   std::string path;
   uint64_t size = 0;
   int64_t mtime_ns = 0;
-  std::span<const std::byte> header;  // all of a small file
+  std::span<const std::byte> contents;
+  std::span<const std::byte> header;  // what precedes the tensors; all of a small file
 };
 
 // Everything a checkpoint is made of; tests and programs without files fill it by hand.
 struct CheckpointParts {
   CheckpointKind kind = CheckpointKind::memory;
   std::string path;
-  Value config;             // config.json; GGUF: the metadata; packed: config.json or the metadata it was made from
+  Value config;             // config.json; GGUF: the metadata (flat keys); packed: config.json, which may hold such metadata
   Value generation_config;  // generation_config.json; GGUF: temperature, top_k, ..., eos_token_id from its keys; or null
-  Value tokenizer;          // tokenizer.json; GGUF: null (the metadata is in config)
+  Value tokenizer;          // tokenizer.json; null where the config is GGUF metadata, which holds the tokenizer
   Value tokenizer_config;   // tokenizer_config.json or null
   std::vector<ChatTemplate> chat_templates;
   std::vector<TensorView> tensors;
@@ -72,7 +73,9 @@ class Checkpoint {
   const std::string& path() const { return parts_.path; }
   const Value& config() const { return parts_.config; }
   const Value& generation_config() const { return parts_.generation_config; }
-  const Value& tokenizer() const { return parts_.kind == CheckpointKind::gguf ? parts_.config : parts_.tokenizer; }
+  // tokenizer.json, or GGUF metadata (has_gguf_metadata()), or null.
+  const Value& tokenizer() const { return parts_.tokenizer.is_null() && has_gguf_metadata() ? parts_.config : parts_.tokenizer; }
+  bool has_gguf_metadata() const;  // config() is GGUF metadata: a .gguf file, or an artifact made from one
   const Value& tokenizer_config() const { return parts_.tokenizer_config; }
   // The text of the template called "default"; empty if there is none (chat is then refused, never guessed).
   const std::string& chat_template() const;
@@ -102,8 +105,9 @@ class Checkpoint {
   struct Affine {
     uint32_t bits, group;
   };
-  Result<Affine> affine_of(const std::string& module, const TensorView& weight, const TensorView& scales) const;
-  Result<AffineTensors> affine_tensors(const std::string& module, const TensorView& weight, const TensorView& scales) const;
+  Result<Affine> affine_of(const std::string& module) const;
+  const TensorView* scales_of(std::string_view weight_name) const;
+  Result<AffineTensors> affine_tensors(const std::string& weight_name, const TensorView& weight) const;
   Status missing(const std::string& name) const;
 
   CheckpointParts parts_;
@@ -112,6 +116,6 @@ class Checkpoint {
 // Identity of the source: an array of {"name", "size", "mtime_ns", "header_sha256"}, one for each of files(), in order.
 Value source_identity(const Checkpoint& checkpoint);
 // SHA-256 of the whole of each of files(): [{"name", "sha256"}]. Reads everything (5 s for 2.7 GB).
-Result<Value> content_hashes(const Checkpoint& checkpoint);
+Value content_hashes(const Checkpoint& checkpoint);
 
 }  // namespace espalier

@@ -37,7 +37,7 @@ struct Gguf {
 // A file without tensors is allowed (vocabulary only).
 Result<Gguf> parse_gguf(std::span<const std::byte> file);
 
-// The name of part `index` (0-based) of a split set, or empty if `file_name` is not "<base>-%05d-of-%05d.gguf".
+// Parts of a set are called "<base>-%05d-of-%05d.gguf", counted from 1. False for any other name.
 struct GgufSplitName {
   std::string base;
   uint32_t number = 0;  // 1-based

@@ -7,8 +7,8 @@
 //             symmetric:    w = scale[g] * (code - zero)
 //             with offset:  w = scale[g] * code + offset[g]
 //           in fp32, product rounded first, never fused; `dequantize` gives these bits, which are those of the `gguf`
-//           package and of MLX with its scales widened to fp32. Scales and offsets widen exactly, except that Q4_K and
-//           Q5_K have scale = d*s and offset = -(dmin*m), rounded to fp32 once (as their definition does).
+//           package and of MLX with its scales widened to fp32. All scales and offsets are exact in fp32 (the products d*s and
+//           dmin*m of Q4_K and Q5_K are: 11 bits times 6).
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ enum class StorageType : uint8_t {
   // named only
   q8_1, q8_k, q2_k, q3_k,
   iq1_s, iq1_m, iq2_xxs, iq2_xs, iq2_s, iq3_xxs, iq3_s, iq4_nl, iq4_xs,
-  tq1_0, tq2_0, mxfp4, nvfp4,
+  tq1_0, tq2_0, mxfp4, nvfp4, q1_0,
   f8_e4m3, f8_e5m2, f8_e8m0, f4, f6_e2m3, f6_e3m2, c64,
 };
 inline constexpr int kStorageTypes = static_cast<int>(StorageType::c64) + 1;
