@@ -16,7 +16,7 @@ class Config:
     vocab: int = 4096
     hidden: int = 256
     layers: int = 8
-    attention: tuple = (1, 3, 5, 7)
+    attention: tuple = (1, 3, 5)
     heads: int = 4
     kv_heads: int = 2
     ff: int = 768
@@ -92,8 +92,8 @@ class Block(nn.Module):
         b, gate, x = self.bcx(a).chunk(3, -1)
         u = b * x
         past = F.pad(u, (0, 0, 2, 0))
-        w = self.taps.to(u.dtype)
-        return gate * (past[:, :-2] * w[:, 0] + past[:, 1:-1] * w[:, 1] + u * w[:, 2])
+        w = self.taps.to(u.dtype).t().contiguous()
+        return gate * (past[:, :-2] * w[0] + past[:, 1:-1] * w[1] + u * w[2])
 
     def feed_forward(self, h):
         gate, up = self.gate_up(rms(h, self.ffn_norm, self.config.eps)).chunk(2, -1)
@@ -173,3 +173,25 @@ def to_hf(model, dtype=torch.bfloat16):
             out |= {p + "conv.in_proj.weight": b.bcx.weight, p + "conv.out_proj.weight": b.out.weight,
                     p + "conv.conv.weight": b.taps[:, None, :]}
     return {k: v.detach().cpu().to(dtype).contiguous().clone() for k, v in out.items()}
+
+
+@torch.no_grad()
+def from_hf(model, tensors):
+    """Fills the model from tensors under their Hugging Face names."""
+    model.embedding.weight.copy_(tensors["model.embed_tokens.weight"])
+    model.final_norm.copy_(tensors["model.embedding_norm.weight"])
+    for i, b in enumerate(model.blocks):
+        get = lambda *names: torch.cat([tensors[f"model.layers.{i}.{n}.weight"] for n in names])
+        b.operator_norm.copy_(get("operator_norm"))
+        b.ffn_norm.copy_(get("ffn_norm"))
+        b.gate_up.weight.copy_(get("feed_forward.w1", "feed_forward.w3"))
+        b.down.weight.copy_(get("feed_forward.w2"))
+        if b.is_attention:
+            b.qkv.weight.copy_(get("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"))
+            b.out.weight.copy_(get("self_attn.out_proj"))
+            b.q_norm.copy_(get("self_attn.q_layernorm"))
+            b.k_norm.copy_(get("self_attn.k_layernorm"))
+        else:
+            b.bcx.weight.copy_(get("conv.in_proj"))
+            b.out.weight.copy_(get("conv.out_proj"))
+            b.taps.copy_(get("conv.conv")[:, 0])

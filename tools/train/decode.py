@@ -1,0 +1,135 @@
+"""Batched greedy decoding from the turns of whole dialogues, with the training module.
+
+A dialogue is run once; every assistant turn of it then branches off its own prefix, so that the
+work of the prefix is shared. A branch's result equals that of decoding its prompt alone.
+"""
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+
+from lfm2 import rms, rope_table
+
+
+@dataclass
+class Prefix:
+    """What layers keep of a dialogue of T tokens."""
+    keys: dict = field(default_factory=dict)     # layer -> [kv_heads, T, d], RoPE applied
+    values: dict = field(default_factory=dict)
+    frames: dict = field(default_factory=dict)   # layer -> [T + 2, H], two zero rows first
+    taps: list = field(default_factory=list)     # [T, H] each
+    hidden: torch.Tensor = None                  # [T, H] after the final norm
+
+
+@dataclass
+class Branch:
+    prefix: Prefix
+    start: int                                   # tokens of the prefix that it continues
+    tokens: list = field(default_factory=list)
+    taps: list = field(default_factory=list)     # of the tokens that were run: all but the last
+    hidden: list = field(default_factory=list)
+
+
+@torch.no_grad()
+def run_prefix(model, ids, taps=()):
+    c = model.config
+    ids = torch.as_tensor(ids)[None]
+    cos, sin = rope_table(torch.arange(ids.shape[1]), c.head_dim, c.theta)
+    h, prefix = model.embedding(ids), Prefix()
+    for i, block in enumerate(model.blocks):
+        a = rms(h, block.operator_norm, c.eps)
+        if block.is_attention:
+            _, k, v = block.heads(a, cos, sin)
+            prefix.keys[i], prefix.values[i] = k[0], v[0]
+            y = block.attention(a, cos, sin)
+        else:
+            b, _, x = block.bcx(a).chunk(3, -1)
+            prefix.frames[i] = F.pad((b * x)[0], (0, 0, 2, 0))
+            y = block.convolution(a)
+        h = block.feed_forward(h + block.out(y))
+        if i in taps:
+            prefix.taps.append(h[0])
+    prefix.hidden = rms(h, model.final_norm, c.eps)[0]
+    return prefix
+
+
+class Batch:
+    """The states of a batch of branches, one row each."""
+
+    def __init__(self, model, branches, room):
+        self.model = model
+        starts = [b.start for b in branches]
+        self.length = torch.tensor(starts)
+        rows, width = len(branches), max(starts) + room
+        self.keys, self.values, self.frames = {}, {}, {}
+        for i, block in enumerate(model.blocks):
+            if block.is_attention:
+                for name, kept in (("keys", self.keys), ("values", self.values)):
+                    one = getattr(branches[0].prefix, name)[i]
+                    kept[i] = one.new_zeros(rows, one.shape[0], width, one.shape[2])
+                    for row, b in enumerate(branches):
+                        kept[i][row, :, :b.start] = getattr(b.prefix, name)[i][:, :b.start]
+            else:
+                self.frames[i] = torch.stack([b.prefix.frames[i][b.start:b.start + 2] for b in branches])
+
+    def keep(self, rows):
+        self.length = self.length[rows]
+        for kept in (self.keys, self.values, self.frames):
+            for i in kept:
+                kept[i] = kept[i][rows]
+
+    def attention(self, i, block, a):
+        c = self.model.config
+        rows = torch.arange(len(a))
+        cos, sin = rope_table(self.length[:, None, None], c.head_dim, c.theta)
+        q, k, v = block.heads(a, cos, sin)
+        self.keys[i][rows, :, self.length] = k[:, :, 0]
+        self.values[i][rows, :, self.length] = v[:, :, 0]
+        width = int(self.length.max()) + 1
+        seen = torch.arange(width)[None] <= self.length[:, None]
+        q = q.reshape(len(a), c.kv_heads, c.heads // c.kv_heads, c.head_dim)
+        y = F.scaled_dot_product_attention(q, self.keys[i][:, :, :width], self.values[i][:, :, :width],
+                                           attn_mask=seen[:, None, None])
+        return y.reshape(len(a), 1, -1)
+
+    def convolution(self, i, block, a):
+        b, gate, x = block.bcx(a).chunk(3, -1)
+        window = torch.cat((self.frames[i], b * x), 1)
+        self.frames[i] = window[:, 1:]
+        return gate * (window * block.taps.t()).sum(1, keepdim=True)
+
+    def step(self, tokens, taps):
+        """Runs one token a row; the final hidden [rows, H] and the tapped rows."""
+        model, c, tapped = self.model, self.model.config, []
+        h = model.embedding(torch.tensor(tokens))[:, None]
+        for i, block in enumerate(model.blocks):
+            a = rms(h, block.operator_norm, c.eps)
+            y = self.attention(i, block, a) if block.is_attention else self.convolution(i, block, a)
+            h = block.feed_forward(h + block.out(y))
+            if i in taps:
+                tapped.append(h[:, 0])
+        self.length = self.length + 1
+        return rms(h, model.final_norm, c.eps)[:, 0], tapped
+
+
+@torch.no_grad()
+def decode(model, branches, end, limit, taps=(), batch_size=64):
+    """Fills the branches' tokens greedily up to `end` (kept) or `limit`."""
+    ordered = sorted(branches, key=lambda b: b.start)
+    for first in range(0, len(ordered), batch_size):
+        active = ordered[first:first + batch_size]
+        batch = Batch(model, active, limit)
+        hidden = torch.stack([b.prefix.hidden[b.start - 1] for b in active])
+        while active:
+            for b, token in zip(active, model.logits(hidden).argmax(-1).tolist()):
+                b.tokens.append(token)
+            rows = [r for r, b in enumerate(active) if b.tokens[-1] != end and len(b.tokens) < limit]
+            if len(rows) < len(active):
+                batch.keep(torch.tensor(rows, dtype=torch.long))
+                active = [active[r] for r in rows]
+            if active:
+                hidden, tapped = batch.step([b.tokens[-1] for b in active], taps)
+                if taps:
+                    for row, b in enumerate(active):
+                        b.hidden.append(hidden[row].to(torch.bfloat16))
+                        b.taps.append(torch.stack([t[row] for t in tapped]).to(torch.bfloat16))
