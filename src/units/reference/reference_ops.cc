@@ -5,6 +5,8 @@
 #include <limits>
 #include <thread>
 
+#include "kernels/rope/rope_table.h"
+
 namespace espalier::reference {
 namespace {
 
@@ -155,8 +157,9 @@ void Executor::short_conv(const Op& op) {
 void Executor::norm_and_rotate(float* x, int32_t heads, const QkNormRopeAttr& a, WeightId norm, int32_t position, float scale) const {
   const size_t hd = static_cast<size_t>(a.head_dim), half = hd / 2;
   const RopeSpec& spec = program_.ropes[static_cast<size_t>(a.rope)];
-  std::vector<float> cos(half), sin(half);
-  rope_row(spec, position, cos.data(), sin.data());
+  std::vector<float> angles(hd);  // cosines, then sines
+  RopeTable(spec).fill_row(position, angles.data());
+  const float *cos = angles.data(), *sin = cos + half;
   for (int32_t h = 0; h < heads; ++h, x += hd) {
     if (norm != kNone) rms(x, weight(norm), x, hd, a.eps);
     for (size_t i = 0; i < half; ++i) {
