@@ -55,13 +55,14 @@ struct AttentionRow {
 };
 struct AttentionItem {
   uint32_t sequence, held;
-  uint32_t row_begin, row_end;      // plan order
+  uint32_t row_begin, row_end;  // plan order
   uint32_t kv_head;
   uint32_t split_begin, split_end;  // at least one
   bool partial;                     // m, l, o of each split go to partials
-  bool merge;                       // second phase: partials of these splits become dst
-  uint32_t partial_splits;          // splits of the block in all, and
-  size_t partial_begin;             // where its partials start (floats)
+  bool merge;                       // second phase: the partials of these splits become dst
+  uint32_t partial_first;           // the split of the block's first partial,
+  uint32_t partial_splits;          // how many it has for each query row,
+  size_t partial_begin;             // and where they start (floats)
 };
 
 struct AttentionPlan {

@@ -1,7 +1,16 @@
 // 16 floats in a zmm. For variant sources built with AVX-512 F, DQ, BW, VL; everything has internal linkage.
 #pragma once
 
+// gcc 12 takes the deliberately undefined operand inside its own intrinsics for an uninitialized variable of the caller.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
 #include <immintrin.h>
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
 #include <cstdint>
 
