@@ -133,3 +133,47 @@ def decode(model, branches, end, limit, taps=(), batch_size=64):
                     for row, b in enumerate(active):
                         b.hidden.append(hidden[row].to(torch.bfloat16))
                         b.taps.append(torch.stack([t[row] for t in tapped]).to(torch.bfloat16))
+
+
+@torch.no_grad()
+def run_branches(model, prefix, starts, tokens, taps=()):
+    """Teacher-forced branches of one prefix, all but their last token.
+
+    Returns the final hidden and the tapped rows, one [length - 1, ...] tensor a branch.
+    """
+    c, count = model.config, len(starts)
+    length = max(len(t) for t in tokens) - 1
+    ids = torch.zeros(count, length, dtype=torch.long)
+    for row, t in enumerate(tokens):
+        ids[row, :len(t) - 1] = torch.tensor(t[:-1])
+    start = torch.tensor(starts)
+    positions = start[:, None] + torch.arange(length)
+    cos, sin = rope_table(positions[:, None], c.head_dim, c.theta)
+    width = max(starts)
+    old = (torch.arange(width) < start[:, None])[:, None].expand(-1, length, -1)
+    own = torch.ones(length, length, dtype=torch.bool).tril().expand(count, -1, -1)
+    mask = torch.cat((old, own), 2)[:, None]
+    h, tapped = model.embedding(ids), []
+    for i, block in enumerate(model.blocks):
+        a = rms(h, block.operator_norm, c.eps)
+        if block.is_attention:
+            q, k, v = block.heads(a, cos, sin)
+            both = lambda kept, new: torch.cat((kept[i][None, :, :width].to(new.dtype).expand(count, -1, -1, -1), new), 2)
+            k, v = both(prefix.keys, k), both(prefix.values, v)
+            repeat = c.heads // c.kv_heads
+            y = F.scaled_dot_product_attention(q, k.repeat_interleave(repeat, 1), v.repeat_interleave(repeat, 1),
+                                               attn_mask=mask)
+            y = y.transpose(1, 2).reshape(count, length, -1)
+        else:
+            b, gate, x = block.bcx(a).chunk(3, -1)
+            frames = torch.stack([prefix.frames[i][s:s + 2] for s in starts]).to(x.dtype)
+            window = torch.cat((frames, b * x), 1)
+            w = block.taps.to(x.dtype).t()
+            y = gate * (window[:, :-2] * w[0] + window[:, 1:-1] * w[1] + window[:, 2:] * w[2])
+        h = block.feed_forward(h + block.out(y))
+        if i in taps:
+            tapped.append(h)
+    hidden = rms(h, model.final_norm, c.eps)
+    lengths = [len(t) - 1 for t in tokens]
+    return ([hidden[r, :n] for r, n in enumerate(lengths)],
+            [torch.cat([t[r, :n] for t in tapped], -1) if taps else None for r, n in enumerate(lengths)])
