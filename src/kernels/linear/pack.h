@@ -44,7 +44,7 @@ struct PackError {
   double relative_rms() const;  // sqrt(error / weights); 0 for an all-zero matrix
 };
 
-// Owned memory for a form, huge-page friendly, zeroed. Fails on an invalid form and when memory is refused.
+// Owned memory for a form, on huge pages where the system has them. Fails on an invalid form and when memory is refused.
 struct PackTarget {
   PackedForm form;
   std::shared_ptr<uint8_t> memory;  // packed_bytes(form), 64-byte aligned
@@ -53,7 +53,7 @@ Result<PackTarget> allocate_packed(const PackedForm& form);
 // A target in memory of the caller (a mapped output file). Requires: packed_bytes(form) bytes.
 PackTarget packed_target(const PackedForm& form, std::shared_ptr<uint8_t> memory);
 
-// Packs the panels [first, last). Fails with the source's own status, on a weight that is not finite, on a group whose scale
+// Packs the panels [first, last), every byte of them. Fails with the source's own status, on a weight that is not finite, on a group whose scale
 // overflows its type, and (coded) on a code, scale or offset that the form cannot hold exactly; the sentence names the row.
 Status pack_panels(const FloatRows& source, const PackTarget& target, uint32_t first, uint32_t last, PackError* error);
 Status pack_panels(const CodedRows& source, const PackTarget& target, uint32_t first, uint32_t last);

@@ -1,0 +1,7 @@
+#include "kernels/math/simd_avx2.h"
+#include "kernels/head/head_simd.h"
+
+namespace espalier {
+void head_scan_avx2(const HeadScanArgs& args);
+void head_scan_avx2(const HeadScanArgs& args) { scan(args); }
+}  // namespace espalier

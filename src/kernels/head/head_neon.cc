@@ -1,0 +1,7 @@
+#include "kernels/math/simd_neon.h"
+#include "kernels/head/head_simd.h"
+
+namespace espalier {
+void head_scan_neon(const HeadScanArgs& args);
+void head_scan_neon(const HeadScanArgs& args) { scan(args); }
+}  // namespace espalier

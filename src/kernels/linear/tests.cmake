@@ -1,0 +1,5 @@
+espalier_test(linear_test SOURCES linear/linear_test.cc linear/pack_test.cc DEPS kernels)
+if(ESPALIER_TESTS)
+  add_executable(linear_selfcheck linear/linear_selfcheck.cc)
+  target_link_libraries(linear_selfcheck PRIVATE espalier_kernels)
+endif()
