@@ -140,7 +140,6 @@ Status PreTokenizer::add_split(const Value& json) {
   if (regex != nullptr && regex->is_string()) {
     ESPALIER_ASSIGN(step.regex, SplitRegex::compile(regex->as_string()));
   } else if (text != nullptr && text->is_string()) {
-    if (text->as_string().empty()) return {};  // splits nothing
     ESPALIER_ASSIGN(step.regex, SplitRegex::literal(text->as_string()));
   } else {
     return unsupported("pre_tokenizer Split: expected a pattern {\"Regex\": ...} or {\"String\": ...}", "pre_tokenizer");

@@ -39,7 +39,7 @@ class RegexBudget {
 class SplitRegex {
  public:
   static Result<SplitRegex> compile(std::string_view pattern);
-  static Result<SplitRegex> literal(std::string_view text);  // matches exactly this text; not empty
+  static Result<SplitRegex> literal(std::string_view text);  // matches exactly this text
 
   // Appends all matches in ascending order, none overlapping; an empty match that touches the one before it is skipped,
   // as the reference's iterator does. Requires: valid UTF-8. Fails where a match needs too much work or memory.

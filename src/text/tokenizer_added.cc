@@ -72,7 +72,7 @@ void AddedTokenSplitter::split(std::string_view text, std::span<const MarkedText
     at = match.end;
     if (match.token->special && runs[run].origin != Origin::control) continue;
     if (match.token->single_word && !stands_alone(text, begin, end)) continue;
-    if (match.token->lstrip && begin > text_begin) begin = space_begin(text, begin, text_begin);
+    if (match.token->lstrip) begin = begin > text_begin ? space_begin(text, begin, text_begin) : text_begin;
     if (match.token->rstrip) {
       if (end < spaces_from || end > spaces_to) {
         spaces_from = end;
@@ -80,6 +80,7 @@ void AddedTokenSplitter::split(std::string_view text, std::span<const MarkedText
       }
       end = spaces_to;
     }
+    if (begin >= end) continue;  // white space that the token before it has eaten
     if (text_begin < begin) parts.push_back({text_begin, begin, -1});
     parts.push_back({begin, end, match.token->id});
     text_begin = end;

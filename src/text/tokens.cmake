@@ -9,3 +9,7 @@ espalier_room(tokens
   DEPS base
   LIBS ${pcre2_library} ${utf8proc_library})
 target_include_directories(espalier_tokens PRIVATE ${pcre2_include} ${utf8proc_include})
+
+if(TARGET espalier_blocks)
+  espalier_test(tokenizer_reference_test SOURCES tokenizer_reference_test.cc tokenizer_test_support.cc DEPS tokens blocks json)
+endif()
