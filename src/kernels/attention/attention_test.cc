@@ -1,7 +1,5 @@
 #include "kernels/attention/attention.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -9,6 +7,7 @@
 #include "base/half.h"
 #include "kernels/attention/attention_harness.h"
 #include "kernels/math/random_values.h"
+#include "kernels/math/same_bits.h"
 
 namespace espalier {
 namespace {
@@ -55,22 +54,7 @@ AttentionFn reference() { return attention_variants().back().fn; }
 
 template <typename Fn>
 void for_variants(Fn fn) {
-  for (const auto& variant : attention_variants())
-    if (isa_available(variant.isa)) {
-      SCOPED_TRACE(isa_name(variant.isa));
-      fn(variant.fn);
-    }
-}
-
-void expect_same_bits(const std::vector<float>& got, const std::vector<float>& want, const std::string& what) {
-  ASSERT_EQ(got.size(), want.size()) << what;
-  ASSERT_FALSE(want.empty()) << what;
-  size_t wrong = 0;
-  for (size_t i = 0; i < got.size(); ++i)
-    if (std::memcmp(&got[i], &want[i], 4) != 0 && !(got[i] != got[i] && want[i] != want[i])) {
-      if (wrong++ == 0) ADD_FAILURE() << what << ": element " << i << " is " << got[i] << ", expected " << want[i];
-    }
-  EXPECT_EQ(wrong, 0u) << what;
+  espalier::for_variants(attention_variants(), fn);
 }
 
 const Case kCases[] = {
