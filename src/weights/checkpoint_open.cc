@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/sha256.h"
 #include "weights/checkpoint.h"
+#include "weights/config_reader.h"
 #include "weights/container.h"
 #include "weights/folder.h"
 #include "weights/gguf.h"
@@ -65,7 +66,7 @@ Result<Index> read_index(const ModelFolder& folder) {
   Index index;
   std::set<std::string> files;
   for (const Value::Member& m : map->as_object()) {
-    if (!m.second.is_string()) return corrupt(where + ": " + m.first + ": expected a file name, found a " + m.second.type_name());
+    if (!m.second.is_string()) return corrupt(where + ": " + m.first + ": expected a file name, found " + kind_of(m.second));
     const std::string& file = m.second.as_string();
     ESPALIER_TRY(check_plain_name(file).with_context(where + ": " + m.first));
     if (!file.ends_with(".safetensors")) return corrupt(where + ": " + m.first + ": \"" + file + "\" is no .safetensors file", file);
@@ -167,7 +168,7 @@ Status put_template_value(const Value& value, const std::string& source, Checkpo
     put_template("default", value.as_string(), source, parts);
     return {};
   }
-  if (!value.is_array()) return corrupt(source + ": chat_template: expected a string or a list, found a " + value.type_name());
+  if (!value.is_array()) return corrupt(source + ": chat_template: expected a string or a list, found " + kind_of(value));
   for (const Value& entry : value.as_array()) {
     const Value* name = entry.find("name");
     const Value* text = entry.find("template");

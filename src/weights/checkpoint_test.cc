@@ -310,7 +310,7 @@ TEST(Checkpoint, broken_json_names_file_and_place) {
   folder.write("config.json", "{\"a\":\n}");
   EXPECT_SAYS(failure(folder.path()).message(), "config.json: not valid JSON at line 2");
   folder.write("config.json", "[1]");
-  EXPECT_SAYS(failure(folder.path()).message(), "config.json: expected an object, found a array");
+  EXPECT_SAYS(failure(folder.path()).message(), "config.json: expected an object, found an array");
 }
 
 TEST(Checkpoint, gguf_metadata_gives_generation_settings_and_named_templates) {

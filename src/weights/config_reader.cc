@@ -62,6 +62,12 @@ const Value& empty_object() {
 
 }  // namespace
 
+std::string kind_of(const Value& value) {
+  if (value.is_null()) return "null";
+  const bool vowel = value.is_array() || value.is_object() || value.is_int();
+  return (vowel ? "an " : "a ") + std::string(value.type_name());
+}
+
 ConfigReader::ConfigReader(const Value& object, std::string where, std::string prefix)
     : object_(object.is_object() ? &object : &empty_object()), where_(std::move(where)), prefix_(std::move(prefix)) {}
 

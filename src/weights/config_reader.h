@@ -26,6 +26,9 @@ struct RefusedKey {
   const char* why;  // "sliding-window attention is not implemented"
 };
 
+// "an array", "a string", "null": what a message found.
+std::string kind_of(const Value& value);
+
 class ConfigReader {
  public:
   // `prefix` is put before each key: ConfigReader(metadata, "m.gguf", "arch.") reads arch.block_count as "block_count",

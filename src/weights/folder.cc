@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/json.h"
+#include "weights/config_reader.h"
 
 namespace espalier {
 namespace {
@@ -120,7 +121,7 @@ Result<Value> ModelFolder::json_object(const std::string& name) const {
   ESPALIER_ASSIGN(const std::string json, text(name, kJsonMax));
   Result<Value> value = parse_json(json);
   if (!value.ok()) return std::move(value).status().with_context(path_ + "/" + name);
-  if (!value->is_object()) return corrupt(path_ + "/" + name + ": expected an object, found a " + value->type_name(), name);
+  if (!value->is_object()) return corrupt(path_ + "/" + name + ": expected an object, found " + kind_of(*value), name);
   return value;
 }
 

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <unordered_set>
 
+#include "weights/config_reader.h"
+
 namespace espalier {
 namespace {
 
@@ -194,7 +196,7 @@ Status Parser::read_alignment() {
   const int64_t n = alignment->is_int() ? alignment->as_int() : 0;
   if (n < 1 || static_cast<uint64_t>(n) > kGgufAlignmentMax || (n & (n - 1)) != 0) {
     return corrupt("general.alignment: expected a power of two up to " + std::to_string(kGgufAlignmentMax) + ", found " +
-                   (alignment->is_int() ? std::to_string(n) : alignment->type_name()));
+                   (alignment->is_int() ? std::to_string(n) : kind_of(*alignment)));
   }
   alignment_ = static_cast<uint64_t>(n);
   return {};

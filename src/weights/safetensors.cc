@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/json.h"
+#include "weights/config_reader.h"
 
 namespace espalier {
 namespace {
@@ -27,7 +28,7 @@ Result<std::string_view> header_text(std::span<const std::byte> file) {
 }
 
 Result<uint64_t> unsigned_of(const Value& v, const std::string& what) {
-  if (!v.is_int() || v.as_int() < 0) return corrupt(what + ": expected a whole number, found a " + v.type_name());
+  if (!v.is_int() || v.as_int() < 0) return corrupt(what + ": expected a whole number, found " + kind_of(v));
   return static_cast<uint64_t>(v.as_int());
 }
 
@@ -36,7 +37,7 @@ struct Extent {
 };
 
 Status read_shape(const Value& shape, const std::string& where, std::vector<uint64_t>* out) {
-  if (!shape.is_array()) return corrupt(where + ": shape: expected an array, found a " + shape.type_name());
+  if (!shape.is_array()) return corrupt(where + ": shape: expected an array, found " + kind_of(shape));
   if (shape.as_array().size() > kMaxTensorDims) {
     return corrupt(where + ": expected at most " + std::to_string(kMaxTensorDims) + " dimensions, found " +
                    std::to_string(shape.as_array().size()));
@@ -79,9 +80,9 @@ Status read_entry(const std::string& name, const Value& entry, uint64_t data_byt
 }
 
 Status read_metadata(const Value& metadata, std::vector<std::pair<std::string, std::string>>* out) {
-  if (!metadata.is_object()) return corrupt(std::string("__metadata__: expected an object, found a ") + metadata.type_name());
+  if (!metadata.is_object()) return corrupt("__metadata__: expected an object, found " + kind_of(metadata));
   for (const Value::Member& m : metadata.as_object()) {
-    if (!m.second.is_string()) return corrupt("__metadata__: " + m.first + ": expected a string, found a " + m.second.type_name());
+    if (!m.second.is_string()) return corrupt("__metadata__: " + m.first + ": expected a string, found " + kind_of(m.second));
     out->emplace_back(m.first, m.second.as_string());
   }
   return {};
@@ -135,7 +136,7 @@ Result<Safetensors> parse_safetensors(std::span<const std::byte> file) {
     if (!parsed.ok()) return std::move(parsed).status().with_context("safetensors header");
     return parsed;
   }());
-  if (!header.is_object()) return corrupt(std::string("safetensors header: expected an object, found a ") + header.type_name());
+  if (!header.is_object()) return corrupt("safetensors header: expected an object, found " + kind_of(header));
   const Value::Object& members = header.as_object();
   ESPALIER_TRY(refuse_repeated_names(text, members.size()));
   if (members.size() > kSafetensorsTensorsMax) {
