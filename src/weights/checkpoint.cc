@@ -107,7 +107,7 @@ bool Checkpoint::has_gguf_metadata() const { return parts_.config.find("general.
 
 const std::string& Checkpoint::chat_template() const {
   static const std::string none;
-  for (const ChatTemplate& t : parts_.chat_templates)
+  for (const TemplateFile& t : parts_.chat_templates)
     if (t.name == "default") return t.text;
   return none;
 }

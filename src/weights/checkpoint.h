@@ -26,7 +26,7 @@ namespace espalier {
 enum class CheckpointKind { hf, mlx, gguf, packed, tokenizer_only, memory };
 const char* name_of(CheckpointKind kind);
 
-struct ChatTemplate {
+struct TemplateFile {
   std::string name;  // "default", or what the file calls it ("tool_use")
   std::string text;
   std::string source;  // where it was found, for messages: "chat_template.jinja"
@@ -50,7 +50,7 @@ struct CheckpointParts {
   Value generation_config;  // generation_config.json; GGUF: temperature, top_k, ..., eos_token_id from its keys; or null
   Value tokenizer;          // tokenizer.json; null where the config is GGUF metadata, which holds the tokenizer
   Value tokenizer_config;   // tokenizer_config.json or null
-  std::vector<ChatTemplate> chat_templates;
+  std::vector<TemplateFile> chat_templates;
   std::vector<TensorView> tensors;
   std::vector<std::pair<std::string, std::string>> container_metadata;  // packed: of its safetensors container
   std::vector<SourceFile> files;
@@ -79,7 +79,7 @@ class Checkpoint {
   const Value& tokenizer_config() const { return parts_.tokenizer_config; }
   // The text of the template called "default"; empty if there is none (chat is then refused, never guessed).
   const std::string& chat_template() const;
-  std::span<const ChatTemplate> chat_templates() const { return parts_.chat_templates; }
+  std::span<const TemplateFile> chat_templates() const { return parts_.chat_templates; }
   std::span<const SourceFile> files() const { return parts_.files; }
   std::span<const std::pair<std::string, std::string>> container_metadata() const { return parts_.container_metadata; }
   std::span<const std::string> attribution_files() const { return parts_.attribution_files; }

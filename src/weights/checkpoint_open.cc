@@ -156,7 +156,7 @@ Status add_packed(const ModelFolder& folder, CheckpointParts* parts) {
 // ---- chat templates ----
 
 void put_template(const std::string& name, std::string text, const std::string& source, CheckpointParts* parts) {
-  for (ChatTemplate& t : parts->chat_templates) {
+  for (TemplateFile& t : parts->chat_templates) {
     if (t.name == name) return;  // the first place that names it wins: callers go from the strongest to the weakest
   }
   parts->chat_templates.push_back({name, std::move(text), source});
