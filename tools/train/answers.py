@@ -21,7 +21,7 @@ from decode import Branch, decode, run_prefix
 from export import load_checkpoint, load_hf
 
 VARIANTS = SimpleNamespace(system_share=0.15, prose_tools_share=0.1, full_share=0.3, replace_share=0.3,
-                           rename_share=0.05)
+                           rename_share=0.05, window_share=0.0)
 
 
 def assistant_spans(kinds):

@@ -176,9 +176,32 @@ class Corpus:
             renamed.append({**tool, "function": {**function, "name": name(function["name"]), "parameters": schema}})
         return rewrite_messages(messages, same, key, name), renamed
 
-    def listed_tools(self, services, rng, full):
-        """The dialogue's tools, sometimes with a stranger's, in any order, slim or full."""
+    def window(self, messages, rng):
+        """(messages round one call, its name): from a user's turn that begins the talk of all copied values.
+
+        Short documents with many calls a token; the whole dialogue and None where no call allows it.
+        """
+        at = [i for i, m in enumerate(messages) if "call" in m]
+        for i in rng.sample(at, len(at)):
+            values = [v for _, v in strings(messages[i]["call"][1]) if v[:1].isupper() and v.lower() not in self.fixed_values]
+            text = ""
+            for first in range(i - 1, -1, -1):
+                content = messages[first].get("content", "")
+                text += content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+                if messages[first]["role"] == "user" and i - first > 1 and all(v in text for v in values):
+                    return messages[first:i + 3], messages[i]["call"][0]
+        return messages, None
+
+    def listed_tools(self, services, rng, full, only=None):
+        """The dialogue's tools, sometimes with a stranger's, in any order, slim or full.
+
+        With `only` they are that tool and one or two others of the dialogue's.
+        """
         tools = [t for s in services for t in self.tools[s]]
+        if only:
+            called = [t for t in tools if t["function"]["name"] == only][:1]
+            others = [t for t in tools if t["function"]["name"] != only]
+            tools = called + rng.sample(others, min(len(others), rng.choice((0, 1, 1, 2))))
         if rng.random() < 0.08:
             names = {t["function"]["name"] for t in tools}
             stranger = self.tools[rng.choice(sorted(self.tools))]
@@ -194,8 +217,10 @@ class Corpus:
             with_tools = rng.random() < options.prose_tools_share
             return d["messages"], self.listed_tools([rng.choice(sorted(self.tools))], rng, False) if with_tools else [], system
         d = self.dialogues[index]
-        messages = d["messages"]
-        tools = self.listed_tools(d["services"], rng, rng.random() < options.full_share)
+        messages, called = d["messages"], None
+        if rng.random() < options.window_share:
+            messages, called = self.window(messages, rng)
+        tools = self.listed_tools(d["services"], rng, rng.random() < options.full_share, called)
         if rng.random() < options.replace_share:
             messages = self.replace_values(messages, rng)
         if rng.random() < options.rename_share:

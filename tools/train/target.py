@@ -40,6 +40,7 @@ def parse_options(arguments=None):
     p.add_argument("--replace-share", type=float, default=0.6, help="dialogues with other values")
     p.add_argument("--rename-share", type=float, default=0.15, help="dialogues with other tool and parameter names")
     p.add_argument("--full-share", type=float, default=0.08, help="dialogues with parameter descriptions")
+    p.add_argument("--window-share", type=float, default=0.0, help="dialogues cut to the turns round one call")
     p.add_argument("--system-share", type=float, default=0.15)
     p.add_argument("--prose-tools-share", type=float, default=0.1)
     p.add_argument("--max-length", type=int, default=1536)
