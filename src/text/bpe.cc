@@ -1,6 +1,7 @@
 #include "text/bpe.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 
 #include "base/check.h"
@@ -60,6 +61,13 @@ std::string bytes_to_byte_level(std::string_view bytes) {
   return out;
 }
 
+void BpeModel::reserve(size_t tokens, size_t merges) {
+  tokens_.reserve(tokens);
+  ids_.reserve(tokens);
+  by_bytes_.reserve(tokens);
+  if (const size_t slots = std::bit_ceil(merges * 2 + 64); slots > table_.size()) grow_table(slots);
+}
+
 Status BpeModel::add_token(std::string_view spelled, int64_t id) {
   const auto named = [&] { return "the token \"" + std::string(spelled.substr(0, 60)) + "\""; };
   if (id < 0 || id > kMaxTokenId) return corrupt(named() + " has the id " + std::to_string(id) + ", outside 0 to " + std::to_string(kMaxTokenId));
@@ -82,8 +90,8 @@ Status BpeModel::add_token(std::string_view spelled, int64_t id) {
 
 Status BpeModel::add_merge(std::string_view left, std::string_view right) {
   const uint32_t rank = next_rank_++;
-  const std::string joined = std::string(left) + std::string(right);
-  const int32_t l = id_of(left), r = id_of(right), id = id_of(joined);
+  joined_.assign(left).append(right);
+  const int32_t l = id_of(left), r = id_of(right), id = id_of(joined_);
   if (l < 0 || r < 0 || id < 0)
     return corrupt("merge " + std::to_string(rank) + " (\"" + std::string(left.substr(0, 60)) + "\" + \"" + std::string(right.substr(0, 60)) +
                    "\") names a token that is not in the vocabulary");
@@ -112,17 +120,19 @@ bool BpeModel::has_all_bytes() const {
   return std::find(byte_ids_.begin(), byte_ids_.end(), -1) == byte_ids_.end();
 }
 
-void BpeModel::put_merge(uint64_t pair, uint32_t rank, int32_t id) {
-  if ((merges_ + 1) * 2 > table_.size()) {
-    std::vector<Merge> old = std::move(table_);
-    table_.assign(std::max<size_t>(64, old.size() * 2), Merge{kNoPair, 0, 0});
-    for (const Merge& m : old) {
-      if (m.pair == kNoPair) continue;
-      size_t i = slot_of(m.pair, table_.size() - 1);
-      while (table_[i].pair != kNoPair) i = (i + 1) & (table_.size() - 1);
-      table_[i] = m;
-    }
+void BpeModel::grow_table(size_t slots) {
+  std::vector<Merge> old = std::move(table_);
+  table_.assign(slots, Merge{kNoPair, 0, 0});
+  for (const Merge& m : old) {
+    if (m.pair == kNoPair) continue;
+    size_t i = slot_of(m.pair, slots - 1);
+    while (table_[i].pair != kNoPair) i = (i + 1) & (slots - 1);
+    table_[i] = m;
   }
+}
+
+void BpeModel::put_merge(uint64_t pair, uint32_t rank, int32_t id) {
+  if ((merges_ + 1) * 2 > table_.size()) grow_table(std::max<size_t>(64, table_.size() * 2));
   size_t i = slot_of(pair, table_.size() - 1);
   while (table_[i].pair != kNoPair && table_[i].pair != pair) i = (i + 1) & (table_.size() - 1);
   if (table_[i].pair == kNoPair) ++merges_;

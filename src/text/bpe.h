@@ -24,6 +24,8 @@ std::string bytes_to_byte_level(std::string_view bytes);
 
 class BpeModel {
  public:
+  // Room for what is about to be added; only saves time. Requires: counts of things that are in memory already.
+  void reserve(size_t tokens, size_t merges);
   // A token as the file spells it. Fails: an id out of range or used twice, a spelling used twice.
   Status add_token(std::string_view spelled, int64_t id);
   // Merges in order of rank. Fails where a part or the joined token is not in the vocabulary.
@@ -67,6 +69,7 @@ class BpeModel {
   };
   const Merge* find_merge(int32_t left, int32_t right) const;
   void put_merge(uint64_t pair, uint32_t rank, int32_t id);
+  void grow_table(size_t slots);
   void merge_short(Scratch& scratch, std::vector<int32_t>& out) const;
   void merge_long(Scratch& scratch, std::vector<int32_t>& out) const;
 
@@ -82,6 +85,7 @@ class BpeModel {
   std::vector<Merge> table_;  // open addressing; a power of two
   size_t merges_ = 0;
   uint32_t next_rank_ = 0;
+  std::string joined_;  // of the merge being added
   bool whole_pieces_ = false;
 };
 

@@ -69,6 +69,7 @@ class GgufReader {
     if (tokens == nullptr || !tokens->is_array()) return corrupt("expected a list of texts in tokenizer.ggml.tokens", "tokenizer.ggml.tokens");
     if (types == nullptr || !types->is_array() || types->as_array().size() != tokens->as_array().size())
       return corrupt("expected as many entries in tokenizer.ggml.token_type as there are tokens", "tokenizer.ggml.token_type");
+    out_.bpe.reserve(tokens->as_array().size(), 0);
     for (size_t i = 0; i < tokens->as_array().size(); ++i) {
       const Value &token = tokens->as_array()[i], &type = types->as_array()[i];
       if (!token.is_string() || !type.is_int())
@@ -95,6 +96,7 @@ class GgufReader {
   Status read_merges() {
     const Value* merges = get("merges");
     if (merges == nullptr || !merges->is_array()) return corrupt("expected a list of texts in tokenizer.ggml.merges", "tokenizer.ggml.merges");
+    out_.bpe.reserve(0, merges->as_array().size());
     for (const Value& merge : merges->as_array()) {
       const std::string_view text = merge.is_string() ? std::string_view(merge.as_string()) : std::string_view();
       const size_t space = text.find(' ', 1);

@@ -52,6 +52,7 @@ class JsonReader {
     const Value *vocab = member(*model, "vocab"), *merges = member(*model, "merges");
     if (vocab == nullptr || !vocab->is_object()) return corrupt("tokenizer.json: expected an object model.vocab", "vocab");
     if (merges == nullptr || !merges->is_array()) return corrupt("tokenizer.json: expected a list model.merges", "merges");
+    out_.bpe.reserve(vocab->as_object().size(), merges->as_array().size());
     for (const auto& [spelled, id] : vocab->as_object()) {
       if (!id.is_int()) return corrupt("tokenizer.json: the id of \"" + spelled + "\" is not an integer", "vocab");
       ESPALIER_TRY(out_.bpe.add_token(spelled, id.as_int()));

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "base/json.h"
@@ -74,7 +75,9 @@ std::filesystem::path data_folder() {
   return std::filesystem::path(home == nullptr ? "/" : home) / ".cache/espalier/test-data";
 }
 
-std::optional<Tokenizer> load_vocabulary(const std::string& name, std::string* why) {
+namespace {
+
+std::optional<Tokenizer> load(const std::string& name, std::string* why) {
   const auto loaded = [&](Result<Tokenizer> tokenizer) -> std::optional<Tokenizer> {
     EXPECT_TRUE(tokenizer.ok()) << name << ": " << (tokenizer.ok() ? "" : tokenizer.status().message());
     if (!tokenizer.ok()) return std::nullopt;
@@ -94,6 +97,16 @@ std::optional<Tokenizer> load_vocabulary(const std::string& name, std::string* w
   *why = (folder / "tokenizer.json").string() + " is not there; tools/get-tokenizers fetches it";
   if (!std::filesystem::exists(folder / "tokenizer.json")) return std::nullopt;
   return loaded(Tokenizer::from_json(read_json(folder / "tokenizer.json"), read_json(folder / "tokenizer_config.json")));
+}
+
+}  // namespace
+
+std::optional<Tokenizer> load_vocabulary(const std::string& name, std::string* why) {
+  static std::map<std::string, Tokenizer> loaded;
+  if (const auto it = loaded.find(name); it != loaded.end()) return it->second;
+  std::optional<Tokenizer> fresh = load(name, why);
+  if (fresh) loaded.emplace(name, *fresh);
+  return fresh;
 }
 
 std::vector<int32_t> ids_of(const Value& array) {

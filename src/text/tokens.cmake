@@ -10,6 +10,9 @@ espalier_room(tokens
   LIBS ${pcre2_library} ${utf8proc_library})
 target_include_directories(espalier_tokens PRIVATE ${pcre2_include} ${utf8proc_include})
 
-if(TARGET espalier_blocks)
-  espalier_test(tokenizer_reference_test SOURCES tokenizer_reference_test.cc tokenizer_test_support.cc DEPS tokens blocks json)
-endif()
+espalier_test(tokens_test
+  SOURCES marked_text_test.cc unicode_test.cc pretokenizer_test.cc bpe_test.cc utf8_stream_test.cc stop_strings_test.cc
+  DEPS tokens json)
+espalier_test(tokenizer_test
+  SOURCES tokenizer_test.cc tokenizer_reference_test.cc tokenizer_test_support.cc
+  DEPS tokens blocks json)

@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import sys
+import unicodedata
 
 import tokenizers
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
@@ -21,6 +22,12 @@ FIXTURES = ROOT / "tests/fixtures/tokenizer"
 POOL = json.loads((FIXTURES / "fragments.json").read_text())
 MASK = (1 << 64) - 1
 COUNT, BLOCK, FULL = 10000, 100, 150
+ACCENTS = "Hello world! Caf\u00e9 d\u00e9j\u00e0 vu \u2014 123 \U0001f60a"
+NAMED = {
+    "leading_space": "<|im_start|>assistant\n one space first<|im_end|>\n",
+    "accents_nfc": unicodedata.normalize("NFC", ACCENTS),
+    "accents_nfd": unicodedata.normalize("NFD", ACCENTS),
+}
 
 
 class SplitMix:
@@ -135,6 +142,7 @@ def main():
             "texts": [text_hash(at) for at in blocks],
             "special": [f"{fnv(join(special, at)):016x}" for at in blocks],
             "plain": [f"{fnv(join(plain, at)):016x}" for at in blocks],
+            "named": {key: {"text": text, "ids": encode(tok, [text], True)[0]} for key, text in NAMED.items()},
             "first": [{"text": t, "special": s} | ({"plain": p} if p != s else {}) for t, s, p in zip(texts[:FULL], special, plain)],
         }
         lines = [f'"{k}": {json.dumps(v)}' for k, v in out.items() if k != "first"]
