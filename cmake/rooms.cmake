@@ -20,6 +20,10 @@ if(ESPALIER_SANITIZE)
   target_link_options(espalier_flags INTERFACE -fsanitize=${ESPALIER_SANITIZE})
 endif()
 
+if(ESPALIER_FUZZ)  # coverage of the rooms themselves, or the fuzzer sees only its own target
+  target_compile_options(espalier_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
 # espalier_room(name SOURCES a.cc ... DEPS rooms... LIBS imported targets...)
 function(espalier_room name)
   cmake_parse_arguments(R "" "" "SOURCES;DEPS;LIBS" ${ARGN})
