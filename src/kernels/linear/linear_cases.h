@@ -114,6 +114,7 @@ inline std::vector<float> make_rows(const Case& c) {
 }
 
 struct Aligned {
+  Aligned(Aligned&&) = default;
   explicit Aligned(size_t bytes) : memory(static_cast<uint8_t*>(std::aligned_alloc(64, (bytes + 127) / 64 * 64)), &std::free) {
     if (memory == nullptr) std::abort();
     std::memset(memory.get(), 0xa5, bytes);  // nothing may depend on what was there
