@@ -186,7 +186,7 @@ TEST(ContainerWriter, a_write_that_fails_anywhere_leaves_the_old_file_and_no_oth
   }
   folder.write("m", "old");
   // A file size limit fails writes as a full disk does, at each place: in create, in the data, in the trailer.
-  for (uint64_t limit = 0; limit < size; limit += 13) {
+  for (uint64_t limit = 0; limit < size; limit += 67) {
     for (const bool reserve : {true, false}) {
       const int rc = in_child([&] {
         ::signal(SIGXFSZ, SIG_IGN);

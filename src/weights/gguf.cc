@@ -34,7 +34,7 @@ class Cursor {
   }
 
   Status read_string(std::string* out, const std::string& what) {
-    uint64_t length;
+    uint64_t length = 0;
     ESPALIER_TRY(read(&length, what));
     if (length > left()) return short_of(length, what);
     if (length > kGgufStringMax) {
@@ -85,8 +85,8 @@ class Parser {
 uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
 Status Parser::read_preamble() {
-  char magic[4];
-  uint32_t version;
+  char magic[4] = {};
+  uint32_t version = 0;
   ESPALIER_TRY(in_.read(&magic, "GGUF magic"));
   if (std::memcmp(magic, "GGUF", 4) != 0) {
     if (std::memcmp(magic, "lmgg", 4) == 0 || std::memcmp(magic, "tjgg", 4) == 0 || std::memcmp(magic, "fmgg", 4) == 0)
@@ -111,7 +111,7 @@ Status Parser::read_preamble() {
 
 template <typename T>
 Status Parser::read_number(const std::string& what, Value* out) {
-  T number;
+  T number = 0;
   ESPALIER_TRY(in_.read(&number, what));
   if constexpr (std::is_floating_point_v<T>)
     *out = Value(static_cast<double>(number));
@@ -136,7 +136,7 @@ Status Parser::read_value(uint32_t type, int depth, const std::string& what, Val
     case kF64: return read_number<double>(what, out);
     case kArray: return read_array(depth, what, out);
     case kBool: {
-      uint8_t byte;
+      uint8_t byte = 0;
       ESPALIER_TRY(in_.read(&byte, what));
       if (byte > 1) return corrupt(what + ": expected a boolean of 0 or 1, found " + std::to_string(byte));
       *out = Value(byte == 1);
@@ -154,8 +154,8 @@ Status Parser::read_value(uint32_t type, int depth, const std::string& what, Val
 
 Status Parser::read_array(int depth, const std::string& what, Value* out) {
   if (depth >= kArrayDepthMax) return corrupt(what + ": arrays nested more than " + std::to_string(kArrayDepthMax) + " deep");
-  uint32_t type;
-  uint64_t count;
+  uint32_t type = 0;
+  uint64_t count = 0;
   ESPALIER_TRY(in_.read(&type, what));
   ESPALIER_TRY(in_.read(&count, what));
   if (type >= kTypes) return corrupt(what + ": unknown metadata type " + std::to_string(type));
@@ -179,7 +179,7 @@ Status Parser::read_metadata() {
   std::unordered_set<std::string> seen;
   for (uint64_t i = 0; i < keys_; ++i) {
     std::string key;
-    uint32_t type;
+    uint32_t type = 0;
     Value value;
     ESPALIER_TRY(in_.read_string(&key, "metadata key " + std::to_string(i)));
     if (!seen.insert(key).second) return corrupt("metadata key " + key + " is repeated");
@@ -205,7 +205,7 @@ Status Parser::read_alignment() {
 Status Parser::read_info(TensorView* tensor, uint64_t* offset) {
   ESPALIER_TRY(in_.read_string(&tensor->name, "tensor name " + std::to_string(out_.tensors.size())));
   const std::string where = "tensor " + tensor->name;
-  uint32_t dims, type;
+  uint32_t dims = 0, type = 0;
   ESPALIER_TRY(in_.read(&dims, where));
   if (dims < 1 || dims > kGgufDimsMax) {
     return corrupt(where + ": expected 1 to " + std::to_string(kGgufDimsMax) + " dimensions, found " + std::to_string(dims), tensor->name);
@@ -228,7 +228,7 @@ Status Parser::read_infos() {
   std::unordered_set<std::string> seen;
   for (uint64_t i = 0; i < tensors_; ++i) {
     TensorView tensor;
-    uint64_t offset;
+    uint64_t offset = 0;
     ESPALIER_TRY(read_info(&tensor, &offset));
     if (!seen.insert(tensor.name).second) return corrupt("tensor " + tensor.name + " is there twice", tensor.name);
     if (offset % alignment_ != 0)
