@@ -26,8 +26,6 @@ class Branch:
     prefix: Prefix
     start: int                                   # tokens of the prefix that it continues
     tokens: list = field(default_factory=list)
-    taps: list = field(default_factory=list)     # of the tokens that were run: all but the last
-    hidden: list = field(default_factory=list)
 
 
 @torch.no_grad()
@@ -98,41 +96,38 @@ class Batch:
         self.frames[i] = window[:, 1:]
         return gate * (window * block.taps.t()).sum(1, keepdim=True)
 
-    def step(self, tokens, taps):
-        """Runs one token a row; the final hidden [rows, H] and the tapped rows."""
-        model, c, tapped = self.model, self.model.config, []
+    def step(self, tokens):
+        """Runs one token a row; the final hidden [rows, H]."""
+        model, c = self.model, self.model.config
         h = model.embedding(torch.tensor(tokens))[:, None]
         for i, block in enumerate(model.blocks):
             a = rms(h, block.operator_norm, c.eps)
             y = self.attention(i, block, a) if block.is_attention else self.convolution(i, block, a)
             h = block.feed_forward(h + block.out(y))
-            if i in taps:
-                tapped.append(h[:, 0])
         self.length = self.length + 1
-        return rms(h, model.final_norm, c.eps)[:, 0], tapped
+        return rms(h, model.final_norm, c.eps)[:, 0]
 
 
 @torch.no_grad()
-def decode(model, branches, end, limit, taps=(), batch_size=64):
+def decode(model, branches, end, limit, batch_size=64):
     """Fills the branches' tokens greedily up to `end` (kept) or `limit`."""
     ordered = sorted(branches, key=lambda b: b.start)
     for first in range(0, len(ordered), batch_size):
-        active = ordered[first:first + batch_size]
-        batch = Batch(model, active, limit)
-        hidden = torch.stack([b.prefix.hidden[b.start - 1] for b in active])
-        while active:
-            for b, token in zip(active, model.logits(hidden).argmax(-1).tolist()):
-                b.tokens.append(token)
-            rows = [r for r, b in enumerate(active) if b.tokens[-1] != end and len(b.tokens) < limit]
-            if len(rows) < len(active):
-                batch.keep(torch.tensor(rows, dtype=torch.long))
-                active = [active[r] for r in rows]
-            if active:
-                hidden, tapped = batch.step([b.tokens[-1] for b in active], taps)
-                if taps:
-                    for row, b in enumerate(active):
-                        b.hidden.append(hidden[row].to(torch.bfloat16))
-                        b.taps.append(torch.stack([t[row] for t in tapped]).to(torch.bfloat16))
+        rows = ordered[first:first + batch_size]
+        batch = Batch(model, rows, limit)
+        hidden = torch.stack([b.prefix.hidden[b.start - 1] for b in rows])
+        finished = lambda b: len(b.tokens) >= limit or (b.tokens and b.tokens[-1] == end)
+        while rows:
+            for b, token in zip(rows, model.logits(hidden).argmax(-1).tolist()):
+                if not finished(b):
+                    b.tokens.append(token)
+            open_rows = [r for r, b in enumerate(rows) if not finished(b)]
+            # Dropping rows copies the states, so finished ones ride along until they are a third.
+            if len(open_rows) < 0.67 * len(rows):
+                batch.keep(torch.tensor(open_rows, dtype=torch.long))
+                rows = [rows[r] for r in open_rows]
+            if rows:
+                hidden = batch.step([b.tokens[-1] for b in rows])
 
 
 @torch.no_grad()
