@@ -31,8 +31,8 @@ class Branch:
 @torch.no_grad()
 def run_prefix(model, ids, taps=()):
     c = model.config
-    ids = torch.as_tensor(ids)[None]
-    cos, sin = rope_table(torch.arange(ids.shape[1]), c.head_dim, c.theta)
+    ids = torch.as_tensor(ids, device=model.device)[None]
+    cos, sin = rope_table(torch.arange(ids.shape[1], device=model.device), c.head_dim, c.theta)
     h, prefix = model.embedding(ids), Prefix()
     for i, block in enumerate(model.blocks):
         a = rms(h, block.operator_norm, c.eps)
@@ -57,7 +57,7 @@ class Batch:
     def __init__(self, model, branches, room):
         self.model = model
         starts = [b.start for b in branches]
-        self.length = torch.tensor(starts)
+        self.length = torch.tensor(starts, device=model.device)
         rows, width = len(branches), max(starts) + room
         self.keys, self.values, self.frames = {}, {}, {}
         for i, block in enumerate(model.blocks):
@@ -78,13 +78,13 @@ class Batch:
 
     def attention(self, i, block, a):
         c = self.model.config
-        rows = torch.arange(len(a))
+        rows = torch.arange(len(a), device=a.device)
         cos, sin = rope_table(self.length[:, None, None], c.head_dim, c.theta)
         q, k, v = block.heads(a, cos, sin)
         self.keys[i][rows, :, self.length] = k[:, :, 0]
         self.values[i][rows, :, self.length] = v[:, :, 0]
         width = int(self.length.max()) + 1
-        seen = torch.arange(width)[None] <= self.length[:, None]
+        seen = torch.arange(width, device=a.device)[None] <= self.length[:, None]
         q = q.reshape(len(a), c.kv_heads, c.heads // c.kv_heads, c.head_dim)
         y = F.scaled_dot_product_attention(q, self.keys[i][:, :, :width], self.values[i][:, :, :width],
                                            attn_mask=seen[:, None, None])
@@ -99,7 +99,7 @@ class Batch:
     def step(self, tokens):
         """Runs one token a row; the final hidden [rows, H]."""
         model, c = self.model, self.model.config
-        h = model.embedding(torch.tensor(tokens))[:, None]
+        h = model.embedding(torch.tensor(tokens, device=model.device))[:, None]
         for i, block in enumerate(model.blocks):
             a = rms(h, block.operator_norm, c.eps)
             y = self.attention(i, block, a) if block.is_attention else self.convolution(i, block, a)
@@ -124,7 +124,7 @@ def decode(model, branches, end, limit, batch_size=64):
             open_rows = [r for r, b in enumerate(rows) if not finished(b)]
             # Dropping rows copies the states, so finished ones ride along until they are a third.
             if len(open_rows) < 0.67 * len(rows):
-                batch.keep(torch.tensor(open_rows, dtype=torch.long))
+                batch.keep(torch.tensor(open_rows, dtype=torch.long, device=model.device))
                 rows = [rows[r] for r in open_rows]
             if rows:
                 hidden = batch.step([b.tokens[-1] for b in rows])
@@ -136,17 +136,17 @@ def run_branches(model, prefix, starts, tokens, taps=()):
 
     Returns the final hidden and the tapped rows, one [length - 1, ...] tensor a branch.
     """
-    c, count = model.config, len(starts)
+    c, count, device = model.config, len(starts), model.device
     length = max(len(t) for t in tokens) - 1
-    ids = torch.zeros(count, length, dtype=torch.long)
+    ids = torch.zeros(count, length, dtype=torch.long, device=device)
     for row, t in enumerate(tokens):
-        ids[row, :len(t) - 1] = torch.tensor(t[:-1])
-    start = torch.tensor(starts)
-    positions = start[:, None] + torch.arange(length)
+        ids[row, :len(t) - 1] = torch.tensor(t[:-1], device=device)
+    start = torch.tensor(starts, device=device)
+    positions = start[:, None] + torch.arange(length, device=device)
     cos, sin = rope_table(positions[:, None], c.head_dim, c.theta)
     width = max(starts)
-    old = (torch.arange(width) < start[:, None])[:, None].expand(-1, length, -1)
-    own = torch.ones(length, length, dtype=torch.bool).tril().expand(count, -1, -1)
+    old = (torch.arange(width, device=device) < start[:, None])[:, None].expand(-1, length, -1)
+    own = torch.ones(length, length, dtype=torch.bool, device=device).tril().expand(count, -1, -1)
     mask = torch.cat((old, own), 2)[:, None]
     h, tapped = model.embedding(ids), []
     for i, block in enumerate(model.blocks):

@@ -50,6 +50,7 @@ def parse_options(arguments=None):
     p.add_argument("--minutes", type=float, default=5, help="between checkpoints")
     p.add_argument("--seed", type=int, default=3)
     p.add_argument("--max-steps", type=int, default=0, help="stop early, for tests")
+    p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     p.add_argument("--start", type=Path, help="checkpoint of another run to start from (weights only)")
     return p.parse_args(arguments)
 
@@ -69,7 +70,7 @@ class Rows:
 @torch.no_grad()
 def target_rows(target, record, taps, count):
     """The rows of a dialogue with `count` of its branches run through the target."""
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast(target.device.type, dtype=torch.bfloat16):
         prefix = run_prefix(target, record["ids"], taps)
         branches = [b for b in record["branches"] if len(b[1]) > 1][:count]
         hidden, tapped = [prefix.hidden], [torch.cat(prefix.taps, -1)]
@@ -78,17 +79,17 @@ def target_rows(target, record, taps, count):
             for h, t in zip(*own):
                 hidden.append(F.pad(h, (0, 0, 0, 1)))
                 tapped.append(F.pad(t, (0, 0, 0, 1)))
-    trunk = len(record["ids"])
+    trunk, device = len(record["ids"]), target.device
     spoken = torch.zeros(trunk, dtype=torch.bool)
     for first, end in record["spans"]:
         spoken[first:end] = True
     lengths = [trunk] + [len(b[1]) for b in branches]
     starts = [0] + [b[0] for b in branches]
-    spread = lambda values: torch.repeat_interleave(torch.tensor(values), torch.tensor(lengths))
-    return Rows(ids=torch.tensor(record["ids"] + [t for b in branches for t in b[1]]),
+    spread = lambda values: torch.repeat_interleave(torch.tensor(values), torch.tensor(lengths)).to(device)
+    return Rows(ids=torch.tensor(record["ids"] + [t for b in branches for t in b[1]], device=device),
                 segment=spread(list(range(len(lengths)))), split=spread(starts),
-                position=torch.cat([torch.arange(s, s + n) for s, n in zip(starts, lengths)]),
-                spoken=torch.cat((spoken, torch.ones(sum(lengths) - trunk, dtype=torch.bool))),
+                position=torch.cat([torch.arange(s, s + n) for s, n in zip(starts, lengths)]).to(device),
+                spoken=torch.cat((spoken, torch.ones(sum(lengths) - trunk, dtype=torch.bool))).to(device),
                 hidden=torch.cat(hidden).float(), tapped=torch.cat(tapped).float())
 
 
@@ -100,7 +101,7 @@ def choose_anchors(rows, count, own_share, generator):
     for where, share in ((own, own_share), (~own, 1 - own_share)):
         index = (valid & where).nonzero()[:, 0]
         wanted = round(count * share) if own.any() else count
-        picked.append(index[torch.randperm(len(index), generator=generator)[:wanted]])
+        picked.append(index[torch.randperm(len(index), generator=generator)[:wanted].to(index.device)])
     return torch.cat(picked).sort()[0]
 
 
@@ -114,7 +115,7 @@ def visible_rows(rows, anchors):
 
 def losses(drafter, embedding, rows, anchors, options):
     """The weighted loss of a dialogue and (acceptance, slot) of what was supervised."""
-    slots = torch.arange(drafter.block)
+    slots = torch.arange(drafter.block, device=anchors.device)
     label_at = anchors[:, None] + 1 + slots
     inside = label_at < len(rows.ids)
     label_at = label_at.clamp(max=len(rows.ids) - 1)
@@ -122,7 +123,7 @@ def losses(drafter, embedding, rows, anchors, options):
     chosen = inside.long().cumprod(1).bool().nonzero()
     a, slot = chosen[:, 0], chosen[:, 1]
     at = label_at[a, slot]
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast(embedding.device.type, dtype=torch.bfloat16):
         context = drafter.context(rows.tapped)
         g = drafter.backbone(embedding, rows.ids[anchors], rows.position[anchors], context, rows.position,
                              visible_rows(rows, anchors))[a, slot]
@@ -144,7 +145,7 @@ def losses(drafter, embedding, rows, anchors, options):
 
 def write_drafter(drafter, target_layers, folder):
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = {k: v.detach().to(torch.bfloat16).contiguous() for k, v in drafter.state_dict().items()}
+    tensors = {k: v.detach().cpu().to(torch.bfloat16).contiguous() for k, v in drafter.state_dict().items()}
     save_file(tensors, str(folder / "model.safetensors"), metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(drafter.hf_config(target_layers), indent=2) + "\n")
 
@@ -154,10 +155,10 @@ class Trainer:
         self.options = options
         torch.manual_seed(options.seed)
         self.target = load_hf(options.model) if options.model.is_dir() else load_checkpoint(options.model)[0]
-        self.target.requires_grad_(False)
+        self.target.to(options.device).requires_grad_(False)
         mask = Tokenizer.from_file(str(options.tokenizer)).token_to_id(chat.MASK)
         taps = tuple(map(int, options.taps.split(",")))
-        self.drafter = Drafter(self.target.config, taps, mask, options.layers, rank=options.rank)
+        self.drafter = Drafter(self.target.config, taps, mask, options.layers, rank=options.rank).to(options.device)
         muon, adamw = matrices_and_rest(self.drafter, NOT_MATRICES)
         self.optimizers = [torch.optim.Muon(muon, lr=options.rate, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"),
                            torch.optim.AdamW(adamw, lr=options.rate, betas=(0.9, 0.97), weight_decay=0.0)]
@@ -166,7 +167,7 @@ class Trainer:
         options.run.mkdir(parents=True, exist_ok=True)
         self.checkpoint = options.run / "checkpoint.pt"
         if self.checkpoint.exists():
-            saved = torch.load(self.checkpoint, weights_only=True)
+            saved = torch.load(self.checkpoint, map_location=options.device, weights_only=True)
             self.drafter.load_state_dict(saved["model"])
             for optimizer, state in zip(self.optimizers, saved["optimizers"]):
                 optimizer.load_state_dict(state)
@@ -208,8 +209,8 @@ class Trainer:
                 continue
             loss, (accepted, slot), parts = losses(self.drafter, self.target.embedding.weight, rows, anchors, o)
             (loss / o.batch).backward()
-            totals["accepted"].index_add_(0, slot, accepted)
-            totals["count"].index_add_(0, slot, torch.ones_like(accepted))
+            totals["accepted"].index_add_(0, slot.cpu(), accepted.cpu())
+            totals["count"].index_add_(0, slot.cpu(), torch.ones(len(slot)))
             totals["parts"] += torch.tensor([p.item() for p in parts] + [1.0])
         torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), 1.0)
         for optimizer in self.optimizers:

@@ -119,6 +119,10 @@ class Lfm2(nn.Module):
                 residual = name.endswith(("out.weight", "down.weight"))
                 nn.init.normal_(p, 0, p.shape[1] ** -0.5 * (0.35 if residual else 0.7))
 
+    @property
+    def device(self):
+        return self.embedding.weight.device
+
     def hidden(self, ids, taps=()):
         """Normed final hidden [B, T, H]; with taps also the residual stream after those layers."""
         c = self.config
