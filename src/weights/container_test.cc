@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <functional>
+#include <optional>
 
 #include "base/file_map.h"
 #include "weights/test_files.h"
@@ -222,6 +223,32 @@ TEST(FileLock, one_holder_at_a_time_between_processes) {
   }
   EXPECT_EQ(child_gets_it(), 1);
   EXPECT_TRUE(folder.list().empty());
+}
+
+TEST(FileLock, a_waiter_holds_a_file_that_others_can_see) {
+  TempFolder folder;
+  const std::string path = folder / "m";
+  int ready[2], finish[2];
+  ASSERT_TRUE(::pipe(ready) == 0 && ::pipe(finish) == 0);
+  std::optional<FileLock> held = FileLock::acquire(path).value();
+  const pid_t waiter = ::fork();
+  if (waiter == 0) {
+    // The copy of `held` belongs to the parent: the child only ends by _exit, which removes nothing.
+    ::close(finish[1]);
+    const FileLock lock = FileLock::acquire(path).value();
+    char byte = 1;
+    if (::write(ready[1], &byte, 1) != 1 || ::read(finish[0], &byte, 1) < 0) ::_exit(1);
+    ::_exit(0);
+  }
+  ::usleep(50'000);  // so that it waits on the file that is removed now
+  held.reset();
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  EXPECT_FALSE(FileLock::try_acquire(path).value().has_value());
+  ::close(finish[1]);
+  int status = 0;
+  ::waitpid(waiter, &status, 0);
+  EXPECT_TRUE(FileLock::try_acquire(path).value().has_value()) << "the kernel frees the lock of a process that ended";
 }
 
 TEST(FileLock, two_starts_write_once) {

@@ -70,6 +70,7 @@ FileLock::~FileLock() { release(); }
 void FileLock::release() {
   if (fd_ < 0) return;
   ::unlink(lock_path(path_).c_str());  // while it is locked: a waiter then finds that its file has no name
+  flock_again(fd_, LOCK_UN);               // a child made by fork may still hold a copy of the descriptor
   ::close(fd_);
   fd_ = -1;
 }
