@@ -3,20 +3,19 @@
 #include "program/builder.h"
 
 namespace espalier::models {
-namespace {
-
 std::string layer_name(const char* pattern, int32_t layer) {
   std::string name(pattern);
   if (const size_t at = name.find("{}"); at != std::string::npos) name.replace(at, 2, std::to_string(layer));
   return name;
 }
 
-// "x.weight" -> "x.bias"
 std::string bias_name(std::string weight) {
   constexpr std::string_view kSuffix = ".weight";
   weight.replace(weight.size() - kSuffix.size(), kSuffix.size(), ".bias");
   return weight;
 }
+
+namespace {
 
 class DecoderBuilder {
  public:

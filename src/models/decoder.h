@@ -40,6 +40,10 @@ struct DecoderShape {
   bool rows_interleaved = false; // q and k rows of the file are those of interleaved rotation: undo it
 };
 
+// "{}" replaced by the layer; "x.weight" as "x.bias".
+std::string layer_name(const char* pattern, int32_t layer);
+std::string bias_name(std::string weight);
+
 // The program of a shape, with the checkpoint's tensor for each weight. `canonical` names the weights of the program,
 // `file` those of the checkpoint.
 Result<ModelPlan> build_decoder(const DecoderShape& shape, const DecoderNames& canonical, const DecoderNames& file);

@@ -92,13 +92,17 @@ Status read_standard_gguf(ConfigReader& c, DecoderShape& s) {
   return finish_gguf_heads(c, s);
 }
 
-void find_gguf_biases(const Checkpoint& checkpoint, DecoderShape& s) {
-  const auto has = [&](const char* name) { return checkpoint.find(name) != nullptr; };
-  s.q_bias = has("blk.0.attn_q.bias");
-  s.k_bias = has("blk.0.attn_k.bias");
-  s.v_bias = has("blk.0.attn_v.bias");
-  s.o_bias = has("blk.0.attn_output.bias");
-  s.ffn_bias = has("blk.0.ffn_gate.bias");
+const DecoderNames& file_names(const Checkpoint& checkpoint, const DecoderNames& canonical, const DecoderNames& gguf) {
+  return checkpoint.kind() == CheckpointKind::packed ? canonical : gguf;
+}
+
+void find_gguf_biases(const Checkpoint& checkpoint, DecoderShape& s, const DecoderNames& file) {
+  const auto has = [&](const char* weight) { return checkpoint.find(bias_name(layer_name(weight, 0))) != nullptr; };
+  s.q_bias = has(file.q);
+  s.k_bias = has(file.k);
+  s.v_bias = has(file.v);
+  s.o_bias = has(file.o);
+  s.ffn_bias = has(file.gate);
 }
 
 namespace {

@@ -36,7 +36,9 @@ Status read_gguf_sizes(ConfigReader& c, DecoderShape& s);
 Status finish_gguf_heads(ConfigReader& c, DecoderShape& s);
 // Both, with attention.head_count_kv as one number.
 Status read_standard_gguf(ConfigReader& c, DecoderShape& s);
-void find_gguf_biases(const Checkpoint& checkpoint, DecoderShape& s);
+void find_gguf_biases(const Checkpoint& checkpoint, DecoderShape& s, const DecoderNames& file);
+// The names that the checkpoint's tensors have: a packed folder keeps the program's, whatever it was made from.
+const DecoderNames& file_names(const Checkpoint& checkpoint, const DecoderNames& canonical, const DecoderNames& gguf);
 
 // Lists or refuses what was not read, builds the program, sets context and notices.
 Result<ModelPlan> finish_plan(ConfigReader& c, const Checkpoint& checkpoint, const DecoderShape& s, const DecoderNames& canonical,

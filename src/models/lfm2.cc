@@ -101,9 +101,11 @@ Result<ModelPlan> plan_gguf(const Checkpoint& checkpoint) {
   ESPALIER_ASSIGN(s.conv_kernel, required_i32(c, "shortconv.l_cache", 1, kMaxConvKernel));
   ESPALIER_ASSIGN(const std::optional<bool> causal, c.optional_bool("attention.causal"));
   if (causal && !*causal) return c.error("attention.causal", "is false: this is an encoder, and it cannot generate");
-  s.conv_bias = checkpoint.find("blk.0.shortconv.in_proj.bias") != nullptr;
+  const DecoderNames& file = file_names(checkpoint, kHf, kGguf);
+  for (int32_t i = 0; i < static_cast<int32_t>(s.attention.size()); ++i)
+    s.conv_bias = s.conv_bias || checkpoint.find(bias_name(layer_name(file.conv_in, i))) != nullptr;
   s.qk_norm = true;
-  return finish_gguf_plan(c, checkpoint, s, kHf, kGguf);
+  return finish_gguf_plan(c, checkpoint, s, kHf, file);
 }
 
 }  // namespace

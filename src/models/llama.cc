@@ -24,8 +24,9 @@ Result<ModelPlan> plan_gguf(const Checkpoint& checkpoint) {
   DecoderShape s{"llama"};
   ESPALIER_TRY(read_standard_gguf(c, s));
   s.rows_interleaved = true;
-  find_gguf_biases(checkpoint, s);
-  return finish_gguf_plan(c, checkpoint, s, kStandardHf, kStandardGguf);
+  const DecoderNames& file = file_names(checkpoint, kStandardHf, kStandardGguf);
+  find_gguf_biases(checkpoint, s, file);
+  return finish_gguf_plan(c, checkpoint, s, kStandardHf, file);
 }
 
 }  // namespace

@@ -32,8 +32,9 @@ Result<ModelPlan> plan_gguf(const Checkpoint& checkpoint) {
   DecoderShape s{"qwen3"};
   ESPALIER_TRY(read_standard_gguf(c, s));
   s.qk_norm = true;
-  find_gguf_biases(checkpoint, s);
-  return finish_gguf_plan(c, checkpoint, s, kStandardHf, kStandardGguf);
+  const DecoderNames& file = file_names(checkpoint, kStandardHf, kStandardGguf);
+  find_gguf_biases(checkpoint, s, file);
+  return finish_gguf_plan(c, checkpoint, s, kStandardHf, file);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // What the families' configs have in common.
 #include "models/decoder.h"
 
+#include "weights/packed_words.h"
+
 namespace espalier::models {
 namespace {
 
@@ -13,6 +15,7 @@ constexpr const char* kIgnored[] = {
     "task_specific_params", "tie_encoder_decoder", "unsloth_*", "transformers.js_config",
 };
 
+constexpr uint64_t kMaxVocabulary = 1u << 24;
 const Value kNull;
 
 const std::vector<RefusedKey>& refused() {
@@ -59,6 +62,16 @@ Result<RopeSpec> read_scaling(ConfigReader& rope, RopeSpec spec) {
   if (type == "llama3") return llama3_scaling(rope, spec);
   if (type != "default") return rope.error("rope_type", "expected default or llama3, found '" + type + "', which is not implemented");
   return spec;
+}
+
+// A packed file says the rows of each matrix in words.
+Result<int32_t> packed_rows(const Checkpoint& checkpoint, const char* name) {
+  for (const auto& [key, words] : checkpoint.container_metadata()) {
+    if (key != std::string("matrix.") + name) continue;
+    const std::optional<uint64_t> rows = packed_number(words, "rows");
+    if (rows && *rows > 0 && *rows <= kMaxVocabulary) return static_cast<int32_t>(*rows);
+  }
+  return corrupt(checkpoint.path() + ": the packed file does not state the rows of " + name);
 }
 
 Status left_over(const ConfigReader& rope) {
@@ -124,10 +137,10 @@ Status read_activation(ConfigReader& config, std::string_view key) {
 }
 
 Result<int32_t> table_rows(const Checkpoint& checkpoint, const DecoderNames& file, int32_t hidden) {
+  if (checkpoint.kind() == CheckpointKind::packed) return packed_rows(checkpoint, file.embed);
   ESPALIER_ASSIGN(const auto shape, checkpoint.matrix_shape(file.embed));
   if (shape.second != static_cast<uint64_t>(hidden))
     return corrupt(std::string(file.embed) + ": expected rows of the hidden size " + std::to_string(hidden) + ", found " + std::to_string(shape.second));
-  constexpr uint64_t kMaxVocabulary = 1u << 24;
   if (shape.first == 0 || shape.first > kMaxVocabulary) return corrupt(std::string(file.embed) + ": a vocabulary of " + std::to_string(shape.first) + " rows");
   return static_cast<int32_t>(shape.first);
 }

@@ -72,15 +72,15 @@ bool keeps_codes(const SourceMatrix& source, const PackedForm& form) {
   return source.form().kind == MatrixForm::Kind::codes && form == own_form(source);
 }
 
-std::vector<bool> tables(const Program& program) {
+}  // namespace
+
+std::vector<bool> table_weights(const Program& program) {
   std::vector<bool> out(program.weights.size());
   for (const Function& f : program.functions)
     for (const Op& op : f.ops)
       if (op.kind() == OpKind::embed || op.kind() == OpKind::head) out[static_cast<size_t>(op.weights[0])] = true;
   return out;
 }
-
-}  // namespace
 
 uint64_t PackedWeights::matrix_bytes() const {
   uint64_t sum = 0;
@@ -133,7 +133,7 @@ Result<PackedWeights::Entry> pack_matrix(const SourceMatrix& source, const Packe
 Result<PackedWeights> pack_weights(const Program& program, const WeightSet& weights, const PackOptions& options, ThreadTeam& team,
                                    const PackProgress& progress) {
   ESPALIER_TRY(check_weights(program, weights));
-  const std::vector<bool> is_table = tables(program);
+  const std::vector<bool> is_table = table_weights(program);
   std::vector<PackedForm> forms(weights.entries.size());
   uint64_t total = 0, done = 0;
   for (size_t i = 0; i < forms.size(); ++i) {

@@ -37,6 +37,9 @@ struct PackedWeights {
 // The form that a matrix of the source gets. `is_table`: read by embed or head.
 Result<PackedForm> packed_form(const SourceMatrix& source, WeightsForm form, bool is_table);
 
+// By WeightId: read by an embed or a head.
+std::vector<bool> table_weights(const Program& program);
+
 // done and total in bytes of packed weights; called from the calling thread. Returning false cancels.
 using PackProgress = std::function<bool(uint64_t done, uint64_t total)>;
 
