@@ -46,9 +46,10 @@ struct Job {
 
 // ---- scores
 
-// dst[r][lane] = sum16 over d of q[r][d] · k[d][lane] for R queries and 16 lanes.
-template <int R, typename T>
-inline void score_rows(const T* k, const float* q, uint32_t dim16, const float* scales, float* dst, uint32_t dst_stride) {
+// dst[r][lane] = sum16 over d of q[r][d] · k[d][lane] for R queries and 16 lanes. kDim is dim16, or 0 where only dim_given tells.
+template <int R, uint32_t kDim, typename T>
+inline void score_rows(const T* k, const float* q, uint32_t dim_given, const float* scales, float* dst, uint32_t dst_stride) {
+  const uint32_t dim16 = kDim == 0 ? dim_given : kDim;
   constexpr int kStep = 16 / kScoreParts;  // partial sums e, e + kStep, …
   Vf u[R][kParts][kStep];
   ESPALIER_UNROLL for (int e = 0; e < kStep; ++e) {
@@ -90,14 +91,20 @@ inline void score_rows(const T* k, const float* q, uint32_t dim16, const float* 
   }
 }
 
-template <typename T, typename K>
-inline void score_queries(const Job<T>& j, const K* k, const float* scales, float* dst, uint32_t dst_stride) {
+template <uint32_t kDim, typename T, typename K>
+inline void score_sized(const Job<T>& j, const K* k, const float* scales, float* dst, uint32_t dst_stride) {
   uint32_t q = 0;
   for (; q + kScoreRows <= j.n_queries; q += kScoreRows)
-    score_rows<kScoreRows>(k, j.queries + q * j.dim16, j.dim16, scales, dst + q * dst_stride, dst_stride);
+    score_rows<kScoreRows, kDim>(k, j.queries + q * j.dim16, j.dim16, scales, dst + q * dst_stride, dst_stride);
   for (; q + 2 <= j.n_queries; q += 2)
-    score_rows<2>(k, j.queries + q * j.dim16, j.dim16, scales, dst + q * dst_stride, dst_stride);
-  if (q < j.n_queries) score_rows<1>(k, j.queries + q * j.dim16, j.dim16, scales, dst + q * dst_stride, dst_stride);
+    score_rows<2, kDim>(k, j.queries + q * j.dim16, j.dim16, scales, dst + q * dst_stride, dst_stride);
+  if (q < j.n_queries) score_rows<1, kDim>(k, j.queries + q * j.dim16, j.dim16, scales, dst + q * dst_stride, dst_stride);
+}
+
+template <typename T, typename K>
+inline void score_queries(const Job<T>& j, const K* k, const float* scales, float* dst, uint32_t dst_stride) {
+  if (j.dim16 == 64) return score_sized<64>(j, k, scales, dst, dst_stride);
+  score_sized<0>(j, k, scales, dst, dst_stride);
 }
 
 // All queries against the 16 lanes from `lane` of a block. Several groups of queries share one widened copy of the tile.
