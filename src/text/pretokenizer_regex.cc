@@ -35,10 +35,20 @@ class PartMap {
  public:
   // `parts` holds, ascending and without gaps, the first code point of each interval and its part.
   explicit PartMap(const std::vector<std::pair<uint32_t, uint8_t>>& parts) {
+    constexpr uint16_t kUnset = 0xffff;
     std::map<std::array<uint8_t, 256>, uint16_t> seen;
-    size_t interval = 0;
+    std::array<uint16_t, 256> whole;  // pages that are one part throughout, by part: most of them
+    whole.fill(kUnset);
     std::array<uint8_t, 256> page;
+    size_t interval = 0;
     for (uint32_t base = 0; base <= kLastCodePoint; base += 256) {
+      while (interval + 1 < parts.size() && parts[interval + 1].first <= base) ++interval;
+      const bool uniform = interval + 1 == parts.size() || parts[interval + 1].first >= base + 256;
+      uint16_t& known = whole[parts[interval].second];
+      if (uniform && known != kUnset) {
+        index_[base / 256] = known;
+        continue;
+      }
       for (uint32_t i = 0; i < 256; ++i) {
         while (interval + 1 < parts.size() && parts[interval + 1].first <= base + i) ++interval;
         page[i] = parts[interval].second;
@@ -46,6 +56,7 @@ class PartMap {
       const auto [it, fresh] = seen.emplace(page, static_cast<uint16_t>(pages_.size()));
       if (fresh) pages_.push_back(page);
       index_[base / 256] = it->second;
+      if (uniform) known = it->second;
     }
   }
   uint8_t operator[](uint32_t code) const { return pages_[index_[code / 256]][code % 256]; }
