@@ -9,6 +9,7 @@
 
 #include "../../tests/foundation/tiny_models.h"
 #include "convert/convert.h"
+#include "convert/inspect.h"
 #include "units/cpu/cpu_unit.h"
 
 namespace espalier {
@@ -193,6 +194,27 @@ TEST_F(Convert, forms_live_side_by_side_and_the_cache_lists_and_clears_them) {
   ASSERT_TRUE(gone.ok()) << gone.status().message();
   EXPECT_EQ(gone->size(), 2u);
   EXPECT_TRUE(list_cache()->empty());
+}
+
+TEST_F(Convert, inspect_tells_the_form_of_every_tensor_before_and_after) {
+  const TinyModel tiny = test::load_tiny("lfm2-gguf-k");  // Q4_K and Q5_K are kept, Q6_K is not
+  Result<Value> before = inspect_model(*tiny.checkpoint, tiny.plan, WeightsForm::automatic);
+  ASSERT_TRUE(before.ok()) << before.status().message();
+  ASSERT_EQ(before->find("tensors")->as_array().size(), tiny.plan.program.weights.size());
+  const std::string text = inspect_text(*before);
+  EXPECT_NE(text.find("q4_k"), std::string::npos) << text;
+  EXPECT_NE(text.find("q6_k"), std::string::npos);
+  ASSERT_TRUE(convert_model(*tiny.checkpoint, tiny.plan, WeightsForm::automatic, (folder_ / "out").string(), team_, {}).ok());
+  const TinyModel again = reopened("out");
+  Result<Value> after = inspect_model(*again.checkpoint, again.plan, WeightsForm::automatic);
+  ASSERT_TRUE(after.ok()) << after.status().message();
+  int with_error = 0;
+  for (size_t i = 0; i < tiny.plan.program.weights.size(); ++i) {
+    EXPECT_EQ(*before->find("tensors")->as_array()[i].find("packed"), *after->find("tensors")->as_array()[i].find("packed"));
+    with_error += after->find("tensors")->as_array()[i].find("error")->is_double();
+  }
+  EXPECT_GT(with_error, 0) << "what was requantised states its error";
+  EXPECT_EQ(*before->find("packed_bytes"), *after->find("packed_bytes"));
 }
 
 TEST_F(Convert, a_converted_folder_refuses_another_form_by_name) {
