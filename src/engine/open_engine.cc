@@ -1,0 +1,87 @@
+#include <algorithm>
+#include <chrono>
+
+#include "engine/engine_impl.h"
+#include "engine/place_model.h"
+#include "engine/text_model.h"
+
+namespace espalier {
+namespace {
+
+// eos_token_id of a config: a number, an array of numbers, or nothing.
+Status add_ids(const Value& config, const char* where, std::vector<int32_t>& out) {
+  const Value* v = config.find("eos_token_id");
+  if (v == nullptr || v->is_null()) return {};
+  const Value::Array one = v->is_array() ? v->as_array() : Value::Array{*v};
+  for (const Value& id : one) {
+    if (!id.is_int() || id.as_int() < 0 || id.as_int() > INT32_MAX)
+      return corrupt(std::string(where) + ": eos_token_id: expected token ids, found " + id.type_name(), "eos_token_id");
+    out.push_back(static_cast<int32_t>(id.as_int()));
+  }
+  return {};
+}
+
+Result<std::vector<int32_t>> find_end_ids(const Engine::Impl& engine) {
+  std::vector<int32_t> ids = engine.tokenizer.eos_ids();
+  ESPALIER_TRY(add_ids(engine.checkpoint.generation_config(), "generation_config.json", ids));
+  if (!engine.checkpoint.has_gguf_metadata()) ESPALIER_TRY(add_ids(engine.checkpoint.config(), "config.json", ids));
+  if (engine.chat && engine.chat->end_id() >= 0) ids.push_back(engine.chat->end_id());
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+Result<int64_t> choose_context(const OpenOptions& options, const ModelPlan& plan) {
+  if (options.context < 0) return invalid("context: expected a number of tokens, found " + std::to_string(options.context), "context");
+  if (options.context == 0) return int64_t{plan.context_length};
+  if (options.context > plan.context_length)
+    return invalid("context: " + std::to_string(options.context) + " tokens are more than the " + std::to_string(plan.context_length) +
+                       " that this model was made for",
+                   "context");
+  return options.context;
+}
+
+void open_chat(Engine::Impl& engine) {
+  auto chat = ChatFormat::make(engine.checkpoint, engine.tokenizer);
+  if (chat.ok())
+    engine.chat.emplace(std::move(chat).value());
+  else
+    engine.no_chat = chat.status().message();
+}
+
+}  // namespace
+
+int64_t monotonic_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+double ms_between(int64_t t0_ns, int64_t t1_ns) { return static_cast<double>(t1_ns - t0_ns) / 1e6; }
+
+Result<std::shared_ptr<Engine::Impl>> open_engine(const OpenOptions& options) {
+  const int64_t t0 = monotonic_ns();
+  if (options.model.empty()) return invalid("model: expected a folder or a .gguf file", "model");
+  ESPALIER_ASSIGN(Checkpoint checkpoint, Checkpoint::open(options.model));
+  ESPALIER_ASSIGN(ModelPlan plan, plan_model(checkpoint));
+  ESPALIER_ASSIGN(Tokenizer tokenizer, open_tokenizer(checkpoint));
+  auto engine = std::make_shared<Engine::Impl>(std::move(checkpoint), std::move(plan), std::move(tokenizer));
+
+  EngineInfo& info = engine->info;
+  info.model = options.model;
+  info.family = engine->plan.program.family;
+  info.vocabulary = engine->plan.program.vocabulary;
+  ESPALIER_ASSIGN(info.context, choose_context(options, engine->plan));
+  for (const std::string& n : engine->checkpoint.notices()) info.notices.push_back(n);
+  for (const std::string& n : engine->plan.notices) info.notices.push_back(n);
+  open_chat(*engine);
+  info.can_chat = engine->chat.has_value();
+  ESPALIER_ASSIGN(engine->end_ids, find_end_ids(*engine));
+  ESPALIER_TRY(place_model(options, *engine));
+  info.load_ms = ms_between(t0, monotonic_ns());
+  return engine;
+}
+
+Result<const ChatFormat*> Engine::Impl::chat_format() const {
+  if (chat) return &*chat;
+  return invalid(no_chat, "messages");
+}
+
+}  // namespace espalier

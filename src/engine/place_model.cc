@@ -1,0 +1,139 @@
+#include "engine/place_model.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/thread_team.h"
+#include "convert/cache.h"
+#include "engine/free_memory.h"
+#include "units/cpu/cpu_unit.h"
+#include "units/reference/reference.h"
+
+namespace espalier {
+namespace {
+
+Status fits(uint64_t bytes, const std::string& what) {
+  const auto left = free_memory();
+  if (!left || bytes <= *left) return {};
+  return {Code::out_of_memory, what + " need " + gigabytes(bytes) + " of memory, and " + gigabytes(*left) + " are free"};
+}
+
+Result<WeightsForm> weights_form(const std::string& name) {
+  if (name == "auto") return WeightsForm::automatic;
+  if (name == "int8") return WeightsForm::int8;
+  if (name == "int4") return WeightsForm::int4;
+  if (name == "file") return WeightsForm::file;
+  return invalid("weights: expected auto, int8, int4 or file, found \"" + name + "\"", "weights");
+}
+
+Result<KvType> kv_type(const std::string& name) {
+  if (name == "fp16") return KvType::f16;
+  if (name == "int8") return KvType::i8;
+  return invalid("kv: expected fp16 or int8, found \"" + name + "\"", "kv");
+}
+
+// Bytes that the matrices will take, known before anything is packed.
+Result<uint64_t> packed_size(const Program& program, const WeightSet& weights, WeightsForm form) {
+  std::set<WeightId> tables;
+  for (const Function& f : program.functions)
+    for (const Op& op : f.ops)
+      if (op.kind() == OpKind::embed || op.kind() == OpKind::head) tables.insert(op.weights.begin(), op.weights.end());
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < weights.entries.size(); ++i) {
+    const auto& matrix = weights.entries[i].matrix;
+    if (!matrix) continue;
+    ESPALIER_ASSIGN(const PackedForm packed, packed_form(*matrix, form, tables.count(static_cast<WeightId>(i)) > 0));
+    bytes += packed_bytes(packed);
+  }
+  return bytes;
+}
+
+Status check_memory(const OpenOptions& options, const Engine::Impl& engine, WeightsForm form) {
+  if (engine.checkpoint.kind() == CheckpointKind::packed) {
+    uint64_t bytes = 0;
+    for (const SourceFile& f : engine.checkpoint.files()) bytes += f.size;
+    return fits(bytes, options.model + ": its weights");
+  }
+  ESPALIER_ASSIGN(const WeightSet weights, bind_weights(engine.plan, engine.checkpoint));
+  ESPALIER_ASSIGN(const uint64_t bytes, packed_size(engine.plan.program, weights, form));
+  return fits(bytes, options.model + ": its weights");
+}
+
+// The form that most of the bytes have.
+std::string main_form(const PackedWeights& weights) {
+  std::map<std::string, uint64_t> bytes;
+  for (const auto& e : weights.entries)
+    if (e.matrix.data != nullptr) bytes[form_name(e.matrix.form)] += packed_bytes(e.matrix.form);
+  const auto most = std::max_element(bytes.begin(), bytes.end(), [](auto& a, auto& b) { return a.second < b.second; });
+  return most == bytes.end() ? "none" : most->first;
+}
+
+Status place_on_cpu(const OpenOptions& options, Engine::Impl& engine) {
+  CpuOptions cpu;
+  ESPALIER_ASSIGN(cpu.pack.form, weights_form(options.weights));
+  ESPALIER_ASSIGN(cpu.kv, kv_type(options.kv));
+  cpu.threads = options.threads;
+  ESPALIER_ASSIGN(std::unique_ptr<CpuUnit> unit, CpuUnit::make(cpu));
+  ESPALIER_TRY(unit->accepts(engine.plan.program));
+  ESPALIER_TRY(check_memory(options, engine, cpu.pack.form));
+  ThreadTeam team(options.threads);
+  ESPALIER_ASSIGN(PackedModel packed, packed_model(engine.checkpoint, engine.plan, cpu.pack.form, team, options.on_progress, options.cache));
+  for (std::string& n : packed.notices) engine.info.notices.push_back(std::move(n));
+  engine.info.weights = main_form(packed.weights);
+  engine.info.weight_bytes = packed.weights.matrix_bytes();
+  ESPALIER_ASSIGN(engine.model, unit->compile_packed(engine.plan.program, std::move(packed.weights)));
+  engine.info.threads = unit->threads();
+  engine.info.kernels = unit->describe().kernels;
+  engine.info.kv = options.kv;
+  engine.unit = std::move(unit);
+  return {};
+}
+
+Status place_on_reference(const OpenOptions& options, Engine::Impl& engine) {
+  ESPALIER_ASSIGN([[maybe_unused]] const WeightsForm form, weights_form(options.weights));
+  ESPALIER_ASSIGN([[maybe_unused]] const KvType kv, kv_type(options.kv));
+  ESPALIER_ASSIGN(const WeightSet weights, float_weights(engine.plan, engine.checkpoint));
+  uint64_t bytes = 0;
+  for (const WeightDecl& w : engine.plan.program.weights) bytes += uint64_t{4} * static_cast<uint64_t>(w.rows) * static_cast<uint64_t>(w.cols);
+  ESPALIER_TRY(fits(bytes, options.model + ": its weights in fp32"));
+  const uint32_t threads = options.threads == 0 ? default_thread_count() : options.threads;
+  engine.unit = make_reference_unit(static_cast<int>(threads));
+  ESPALIER_ASSIGN(engine.model, engine.unit->compile(engine.plan.program, weights));
+  engine.info.threads = threads;
+  engine.info.kernels = "portable";
+  engine.info.weights = "fp32";
+  engine.info.kv = "fp32";
+  engine.info.weight_bytes = bytes;
+  return {};
+}
+
+Result<UnitInfo> describe_cpu() {
+  ESPALIER_ASSIGN(std::unique_ptr<CpuUnit> unit, CpuUnit::make({}));
+  return unit->describe();
+}
+Result<UnitInfo> describe_reference() { return make_reference_unit()->describe(); }
+
+constexpr UnitChoice kUnits[] = {
+    {"cpu", place_on_cpu, describe_cpu},
+    {"reference", place_on_reference, describe_reference},
+};
+
+}  // namespace
+
+std::span<const UnitChoice> unit_choices() { return kUnits; }
+
+Status place_model(const OpenOptions& options, Engine::Impl& engine) {
+  if (options.threads > 1024) return invalid("threads: expected at most 1024, found " + std::to_string(options.threads), "threads");
+  std::string names;
+  for (const UnitChoice& u : kUnits) {
+    if (options.unit == u.name) {
+      engine.info.unit = u.name;
+      return u.place(options, engine);
+    }
+    names += names.empty() ? u.name : std::string(" or ") + u.name;
+  }
+  return invalid("unit: expected " + names + ", found \"" + options.unit + "\"", "unit");
+}
+
+}  // namespace espalier

@@ -1,0 +1,24 @@
+// Puts a planned model on the unit that was asked for. The one list of units is in place_model.cc.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "engine/engine_impl.h"
+
+namespace espalier {
+
+// Fills in unit, model and what `info` says of them. Refused: an unknown unit, form or K/V type; a model that would not fit
+// into free memory (both numbers).
+Status place_model(const OpenOptions& options, Engine::Impl& engine);
+
+// A unit by name, and whether this machine has it.
+struct UnitChoice {
+  const char* name;
+  Status (*place)(const OpenOptions& options, Engine::Impl& engine);
+  Result<UnitInfo> (*describe)();  // or why it is not there
+};
+std::span<const UnitChoice> unit_choices();
+
+}  // namespace espalier
