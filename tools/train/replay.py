@@ -112,10 +112,16 @@ def replay(drafter, target, cases):
                 sums[1] += advance
                 at += advance
     for r in result.values():
-        r["cycles"] = r["modes"]["chain9"][0]
+        r["cycles"] = {m: n for m, (n, _) in r["modes"].items()}
         r["tokens_per_cycle"] = {m: round(t / max(1, n), 3) for m, (n, t) in r.pop("modes").items()}
         r["acceptance"] = [round(a / max(1, n), 3) for n, a in r.pop("slots")]
     return result
+
+
+def accepted(result, mode):
+    """Accepted drafts per cycle over all kinds."""
+    cycles = sum(r["cycles"][mode] for r in result.values())
+    return sum(r["cycles"][mode] * (r["tokens_per_cycle"][mode] - 1) for r in result.values()) / max(1, cycles)
 
 
 def held_out_cases(target, tokenizer, taps, calls, prose, seed=9):
@@ -180,9 +186,8 @@ def main():
     result = replay(drafter, target, cases)
     wrong = load_drafter(options.drafter, target.config, interleaved=drafter.rope.__name__ != "rope_pairs")
     wrong_result = replay(wrong, target, cases)
-    accepted = lambda r, mode: sum((k["tokens_per_cycle"][mode] - 1) * k["turns"] for k in r.values())
     result["wrong_rope_share_of_accepted"] = {
-        mode: round(accepted(wrong_result, mode) / accepted(result, mode), 3) for mode in ("chain9", "tree48")}
+        mode: round(accepted(wrong_result, mode) / max(accepted(result, mode), 1e-9), 3) for mode in ("chain9", "tree48")}
     result["wrong_rope"] = wrong_result
     options.output.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result), f"{time.time() - start:.0f} s", flush=True)

@@ -21,8 +21,6 @@ import export
 from batches import Stream, encode, grouped, micro_batch
 from lfm2 import Config, Lfm2, matrices_and_rest
 
-HELD_OUT = 48  # dialogues in the loss that is logged on the way
-
 
 def parse_options(arguments=None):
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -49,6 +47,7 @@ def parse_options(arguments=None):
     p.add_argument("--rate", type=float, default=3e-3, help="peak learning rate of Muon and AdamW")
     p.add_argument("--warmup", type=int, default=40, help="steps")
     p.add_argument("--minutes", type=float, default=10, help="between checkpoints")
+    p.add_argument("--held-out", type=int, default=48, help="validation dialogues in the loss that is logged")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--max-steps", type=int, default=0, help="stop early, for tests")
     p.add_argument("--compile", action="store_true", help="compile the blocks (a minute at the start)")
@@ -66,7 +65,7 @@ def parse_loss(text):
     return loss
 
 
-def held_out(tokenizer, seen_services, count=HELD_OUT):
+def held_out(tokenizer, seen_services, count):
     """Validation dialogues with full tool lists, as micro-batches with loss on all text but the tool list."""
     tools = corpus.load_tools()
     documents = []
@@ -116,7 +115,7 @@ class Trainer:
         data = corpus.Corpus()
         self.stream = Stream(data, options.tokenizer, options, parse_loss(options.loss), self.state["position"])
         seen = {s for d in data.dialogues for s in d["services"]}
-        self.held_out = held_out(self.stream.tokenizer, seen)
+        self.held_out = held_out(self.stream.tokenizer, seen, options.held_out)
         if options.compile:
             for block in self.model.blocks:
                 block.compile(dynamic=True)
