@@ -218,7 +218,7 @@ class Corpus:
             return d["messages"], self.listed_tools([rng.choice(sorted(self.tools))], rng, False) if with_tools else [], system
         d = self.dialogues[index]
         messages, called = d["messages"], None
-        if rng.random() < options.window_share:
+        if options.window_share and rng.random() < options.window_share:
             messages, called = self.window(messages, rng)
         tools = self.listed_tools(d["services"], rng, rng.random() < options.full_share, called)
         if rng.random() < options.replace_share:
