@@ -36,7 +36,6 @@ uint32_t LinearPlan::tile_rows(uint32_t n_rows) const { return n_rows <= narrow_
 LinearPlan default_linear_plan(Isa isa) {
   LinearPlan plan;
   if (isa == Isa::avx2) plan.tile_rows_narrow = plan.tile_rows_wide = 8;
-  if (isa == Isa::avx_vnni) plan.tile_rows_wide = 6;
   if (isa == Isa::neon_dotprod) plan.tile_rows_narrow = plan.tile_rows_wide = 8;
   return plan;
 }

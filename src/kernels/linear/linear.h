@@ -26,10 +26,10 @@ namespace espalier {
 struct LinearPlan {
   uint32_t narrow_rows_max = 64;   // calls up to this width stream the weights; wider ones are prefill
   uint32_t tile_rows_narrow = 6;   // 1 to 8 (variants use fewer where their registers end)
-  uint32_t tile_rows_wide = 3;
+  uint32_t tile_rows_wide = 6;
   uint32_t chunk_inputs_narrow = 256;  // inputs of a panel that are served to all tiles before the next ones: L1
-  uint32_t chunk_inputs_wide = 512;
-  uint32_t unpack_rows_min = 65;   // int4: from this width on a chunk is unpacked once to bytes (0: never)
+  uint32_t chunk_inputs_wide = 256;
+  uint32_t unpack_rows_min = 13;   // int4: from this width on a chunk is unpacked once to bytes (0: never)
 
   uint32_t tile_rows(uint32_t n_rows) const;  // of the two, by width
 };

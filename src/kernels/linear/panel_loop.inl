@@ -33,7 +33,6 @@ struct Chunk {
   uint32_t last_blocks;    // of the last group of this chunk
   uint32_t scales_bytes, tail_bytes;
   ScaleType scale_type;
-  bool first;              // sums start at 0 here
   const char* ahead;       // prefetched: `step` bytes on with every block, and `extra` lines at each group's end
   uint32_t ahead_step, ahead_extra;
 };
@@ -43,7 +42,7 @@ struct Tile {
   const float* scales;
   const float* sums;
   const int32_t* corrections;
-  float* out;           // (rows, 64)
+  float* out;           // (rows, 64): sums so far
   uint32_t stride;      // rows of the tile in memory, of which this call takes some
 };
 
@@ -82,7 +81,7 @@ __attribute__((noinline)) void tile_kernel(const Chunk& c, const Tile& t) {
     [[maybe_unused]] typename S::Float f[kInRegisters ? Rows : 1][V];
     if constexpr (kInRegisters)
       LINEAR_UNROLL for (int r = 0; r < Rows; r++)
-        LINEAR_UNROLL for (int v = 0; v < V; v++) f[r][v] = c.first ? S::spread(0.0f) : S::load(out + r * kPanelOutputs + v * S::kLanes);
+        LINEAR_UNROLL for (int v = 0; v < V; v++) f[r][v] = S::load(out + r * kPanelOutputs + v * S::kLanes);
     for (uint32_t g = 0; g < c.groups; g++) {
       typename S::Int sum[Rows][V];
       LINEAR_UNROLL for (int r = 0; r < Rows; r++) {
@@ -127,7 +126,7 @@ __attribute__((noinline)) void tile_kernel(const Chunk& c, const Tile& t) {
           if constexpr (kInRegisters)
             into = f[r][v];
           else
-            into = c.first && g == 0 ? S::spread(0.0f) : S::load(at);
+            into = S::load(at);
           into = S::fma(S::to_float(sum[r][v]), S::mul(s, S::spread(xs[r])), into);
           if constexpr (Offset) into = S::fma(S::spread(sums[r]), S::mul(b, S::spread(xs[r])), into);
           if constexpr (kInRegisters)
@@ -289,46 +288,63 @@ inline TilePlace place_tile(const QuantizedRows& q, uint32_t tile) {
   return {size_t{tile} * base + smaller(tile, more), base + (tile < more ? 1 : 0)};
 }
 
-inline void run_chunk(const Loop& l, const uint8_t* at, uint32_t first_group, size_t bytes) {
-  const uint32_t n_tiles = l.rows.n_tiles, groups = smaller(l.chunk_groups, l.groups - first_group);
-  Chunk c{at, groups, blocks_of(l, first_group), blocks_of(l, first_group + groups - 1), l.scales_bytes, l.tail_bytes,
-          l.form.scale_type, first_group == 0, nullptr, 0, 0};
-  if (l.unpack) unpack_chunk(l, c);
-  const char* const next = reinterpret_cast<const char*>(at + bytes);
-  const uint32_t lines = static_cast<uint32_t>(bytes / 64);
-  if (!l.wide) {
-    for (uint32_t b = 0; b < n_tiles; b++) {
-      const uint32_t from = static_cast<uint32_t>(uint64_t{lines} * b / n_tiles), to = static_cast<uint32_t>(uint64_t{lines} * (b + 1) / n_tiles);
-      c.ahead = next + size_t{from} * 64;
-      const uint32_t pick = spread_prefetch(c, to - from);
-      run_tile(l, c, place_tile(l.rows, b), first_group, pick);
-    }
-    return;
-  }
-  constexpr uint32_t kPortion = 8;  // lines of the next chunk sent to L2 before each tile
-  const uint32_t x_bytes = ((groups - 1) * c.blocks + c.last_blocks) * (l.unpack ? 4 : l.inputs_a_block);  // a row
-  for (uint32_t b = 0, sent = 0; b < n_tiles; b++) {
-    for (const uint32_t end = smaller(lines, sent + kPortion); Simd::kPrefetch && sent < end; sent++) __builtin_prefetch(next + size_t{sent} * 64, 0, 2);
-    const TilePlace place = place_tile(l.rows, b), following = place_tile(l.rows, b + 1 < n_tiles ? b + 1 : 0);
-    c.ahead = reinterpret_cast<const char*>(l.rows.codes + following.first * l.rows.padded_cols + size_t{first_group} * l.form.group * following.rows);
-    const float* const sums = l.sums + following.first * kPanelOutputs;
-    for (uint32_t i = 0; Simd::kPrefetch && i < following.rows * kPanelOutputs; i += 16) __builtin_prefetch(sums + i, 1);
-    const uint32_t pick = spread_prefetch(c, (x_bytes * following.rows + 63) / 64);
-    run_tile(l, c, place, first_group, pick);
-  }
-}
-
-// Sums of one panel to dst, with bias and residual: one add each.
-inline void write_panel(const Loop& l, uint32_t panel) {
+// Sums of one tile to dst, with bias and residual: one add each.
+inline void write_tile(const Loop& l, const TilePlace& at, uint32_t panel) {
   const LinearArgs& a = l.args;
   const uint32_t first = panel * kPanelOutputs, n = smaller(kPanelOutputs, l.form.rows - first);
-  for (size_t r = 0; r < l.rows.n_rows; r++) {
+  for (size_t r = at.first; r < at.first + at.rows; r++) {
     float* const sums = l.sums + r * kPanelOutputs;
     if (a.bias != nullptr)
       for (uint32_t o = 0; o < n; o++) sums[o] += a.bias[first + o];
     if (a.residual != nullptr)
       for (uint32_t o = 0; o < n; o++) sums[o] += a.residual[r * a.residual_stride + first + o];
     __builtin_memcpy(a.dst + r * a.dst_stride + first, sums, n * sizeof(float));
+  }
+}
+
+// What the tile after `b` will touch first, and a portion of the next chunk for L2: prefill only.
+inline uint32_t fetch_for_next_tile(const Loop& l, Chunk& c, uint32_t first_group, uint32_t b, const char* next, uint32_t lines) {
+  constexpr uint32_t kPortion = 8;  // lines of the next chunk before each tile
+  const uint32_t x_bytes = ((c.groups - 1) * c.blocks + c.last_blocks) * (l.unpack ? 4 : l.inputs_a_block);  // of a row
+  const TilePlace following = place_tile(l.rows, b + 1 < l.rows.n_tiles ? b + 1 : 0);
+  if constexpr (Simd::kPrefetch) {
+    for (uint32_t i = b * kPortion, end = smaller(lines, i + kPortion); i < end; i++) __builtin_prefetch(next + size_t{i} * 64, 0, 2);
+    const float* const sums = l.sums + following.first * kPanelOutputs;
+    for (uint32_t i = 0; i < following.rows * kPanelOutputs; i += 16) __builtin_prefetch(sums + i);
+  }
+  c.ahead = reinterpret_cast<const char*>(l.rows.codes + following.first * l.rows.padded_cols + size_t{first_group} * l.form.group * following.rows);
+  return spread_prefetch(c, (x_bytes * following.rows + 63) / 64);
+}
+
+inline void fetch_dst(const Loop& l, const TilePlace& at, uint32_t panel) {
+  if constexpr (Simd::kPrefetch)
+    for (size_t r = at.first; r < at.first + at.rows; r++)
+      for (uint32_t o = 0; o < kPanelOutputs; o += 16) __builtin_prefetch(l.args.dst + r * l.args.dst_stride + panel * kPanelOutputs + o);
+}
+
+// `bytes` of a panel from its group first_group on.
+inline void run_chunk(const Loop& l, uint32_t panel, const uint8_t* at, uint32_t first_group, size_t bytes) {
+  const uint32_t n_tiles = l.rows.n_tiles, groups = smaller(l.chunk_groups, l.groups - first_group);
+  Chunk c{at, groups, blocks_of(l, first_group), blocks_of(l, first_group + groups - 1), l.scales_bytes, l.tail_bytes,
+          l.form.scale_type, nullptr, 0, 0};
+  if (l.unpack) unpack_chunk(l, c);
+  const char* const next = reinterpret_cast<const char*>(at + bytes);
+  const uint32_t lines = static_cast<uint32_t>(bytes / 64);
+  const bool last = first_group + groups == l.groups;
+  for (uint32_t b = 0; b < n_tiles; b++) {
+    const TilePlace place = place_tile(l.rows, b);
+    uint32_t pick;
+    if (l.wide) {
+      pick = fetch_for_next_tile(l, c, first_group, b, next, lines);
+      if (last) fetch_dst(l, place, panel);
+    } else {
+      const uint32_t from = static_cast<uint32_t>(uint64_t{lines} * b / n_tiles), to = static_cast<uint32_t>(uint64_t{lines} * (b + 1) / n_tiles);
+      c.ahead = next + size_t{from} * 64;
+      pick = spread_prefetch(c, to - from);
+    }
+    if (first_group == 0) __builtin_memset(l.sums + place.first * kPanelOutputs, 0, place.rows * size_t{kPanelOutputs} * sizeof(float));
+    run_tile(l, c, place, first_group, pick);
+    if (last) write_tile(l, place, panel);
   }
 }
 
@@ -339,9 +355,8 @@ inline void run_panels(const LinearArgs& args) {
     const uint8_t* const panel = args.weights->data + p * l.panel_bytes;
     for (uint32_t g = 0; g < l.groups; g += l.chunk_groups) {
       const bool last = g + l.chunk_groups >= l.groups;
-      run_chunk(l, panel + g * l.group_bytes, g, last ? l.panel_bytes - g * l.group_bytes : l.chunk_groups * l.group_bytes);
+      run_chunk(l, p, panel + g * l.group_bytes, g, last ? l.panel_bytes - g * l.group_bytes : l.chunk_groups * l.group_bytes);
     }
-    write_panel(l, p);
   }
 }
 
