@@ -18,7 +18,7 @@ demo: build       ## installs, builds, and answers one question with a small mod
 
 test: build       ## the fast tests
 	@ninja -C $(RELEASE) -j $(JOBS)
-	@ctest --test-dir $(RELEASE) -LE slow -j $(JOBS) --output-on-failure
+	@ctest --test-dir $(RELEASE) -LE "slow|medium" -j $(JOBS) --output-on-failure
 
 check:            ## what CI runs: clean builds with clang and gcc, fast tests, fuzzing, aarch64
 	@tools/bootstrap check
