@@ -36,6 +36,20 @@ def assistant_spans(kinds):
     return spans
 
 
+def document(index, options, tokenizer, data):
+    """Token ids and assistant spans of one varied dialogue."""
+    variant = data.variant(index, random.Random(f"{options.seed} {index}"), VARIANTS)
+    ids, kinds = encode(tokenizer, chat.pieces(*variant))
+    return ids[:options.most].tolist(), assistant_spans(kinds[:options.most])
+
+
+def write_plain(options, tokenizer, data, indices):
+    with open(options.output, "w") as out:
+        for index in indices:
+            ids, spans = document(index, options, tokenizer, data)
+            out.write(json.dumps({"ids": ids, "spans": spans, "branches": []}) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", type=Path, help="checkpoint.pt or Hugging Face folder")
@@ -48,6 +62,7 @@ def main():
     parser.add_argument("--group", type=int, default=10, help="dialogues decoded together")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--skip", type=int, default=0, help="dialogues of the order to leave out")
+    parser.add_argument("--plain", type=int, default=0, help="only write this many dialogues, without own answers")
     options = parser.parse_args()
     model = load_hf(options.model) if options.model.is_dir() else load_checkpoint(options.model)[0]
     tokenizer, data = Tokenizer.from_file(str(options.tokenizer)), corpus.Corpus()
@@ -55,16 +70,18 @@ def main():
     order = list(range(len(data)))
     random.Random(options.seed).shuffle(order)
     done = options.output.read_text().splitlines() if options.output.exists() else []
+    if options.plain:
+        write_plain(options, tokenizer, data, order[options.skip:options.skip + options.plain])
+        return
     turns, start = sum(len(json.loads(line)["branches"]) for line in done), time.time()
     first, before = len(done) + options.skip, turns
     while turns < options.turns and first < len(order) and time.time() - start < options.seconds:
         group = []
         for index in order[first:first + options.group]:
-            ids, kinds = encode(tokenizer, chat.pieces(*data.variant(index, random.Random(f"{options.seed} {index}"), VARIANTS)))
-            ids, spans = ids[:options.most], assistant_spans(kinds[:options.most])
+            ids, spans = document(index, options, tokenizer, data)
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 prefix = run_prefix(model, ids)
-            group.append((ids.tolist(), spans, [Branch(prefix, a) for a, _ in spans]))
+            group.append((ids, spans, [Branch(prefix, a) for a, _ in spans]))
         with torch.autocast("cpu", dtype=torch.bfloat16):
             decode(model, [b for _, _, branches in group for b in branches], end, options.limit, batch_size=128)
         with open(options.output, "a") as out:
