@@ -88,7 +88,9 @@ TEST(Blocks, every_gguf_type_equals_the_gguf_package_to_the_bit) {
   }
   for (int i = 0; i < kStorageTypes; ++i) {
     const StorageInfo& layout = info(static_cast<StorageType>(i));
-    if (layout.is_float || layout.is_blocks) EXPECT_TRUE(seen.contains(layout.type)) << layout.name << " has no fixture";
+    if (layout.is_float || layout.is_blocks) {
+      EXPECT_TRUE(seen.contains(layout.type)) << layout.name << " has no fixture";
+    }
   }
 }
 

@@ -241,7 +241,9 @@ TEST(Checkpoint, other_kinds_of_files_are_refused_by_name) {
     folder.write("config.json", config);
     folder.write("model.safetensors", small_safetensors(4, tensor));
     const Status status = failure(folder.path());
-    if (!status.ok()) EXPECT_EQ(status.code(), Code::unsupported);
+    if (!status.ok()) {
+      EXPECT_EQ(status.code(), Code::unsupported);
+    }
     return status.message();
   };
   EXPECT_EQ(with(R"({"model_type":"x","num_experts":1})", "w"), "");

@@ -63,7 +63,9 @@ TEST(ConfigReader, keys_that_change_the_maths_are_refused_unless_harmless) {
     const Value config = json(text);
     ConfigReader r(config, "config.json");
     Status status = r.refuse_if_present(table);
-    if (status.ok()) EXPECT_TRUE(r.unread().empty());
+    if (status.ok()) {
+      EXPECT_TRUE(r.unread().empty());
+    }
     return status.message();
   };
   EXPECT_EQ(check(R"({"sliding_window":null,"partial_rotary_factor":1,"use_sliding_window":false})"), "");

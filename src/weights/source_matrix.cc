@@ -106,7 +106,7 @@ Result<SourceMatrix> SourceMatrix::make(const AffineTensors& tensors, uint64_t r
   if (w.type != StorageType::u32 || !has_shape(w, words))
     return wrong_shape(w, words, " u32 (" + shape_text(std::vector<uint64_t>{rows, cols}) + " in " + std::to_string(bits) + " bits)");
   if (!info(s.type).is_float || !has_shape(s, grid)) return wrong_shape(s, grid, " of f32, f16 or bf16");
-  if (b.type != s.type || !has_shape(b, grid)) return wrong_shape(b, grid, " " + std::string(name_of(s.type)));
+  if (b.type != s.type || !has_shape(b, grid)) return wrong_shape(b, grid, std::string(1, ' ').append(name_of(s.type)));
   for (const TensorView* t : {&w, &s, &b}) ESP_CHECK(tensor_bytes(t->type, t->shape) == t->data.size());
   SourceMatrix m;
   m.name_ = w.name;
