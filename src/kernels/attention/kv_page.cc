@@ -1,6 +1,5 @@
 #include "kernels/attention/kv_page.h"
 
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -26,11 +25,6 @@ float absolute_max(const float* x, uint32_t n) {  // NaN if there is one
   return a;
 }
 
-float round_to_16_bits(float x) {
-  const uint32_t bits = std::bit_cast<uint32_t>(x);
-  return std::bit_cast<float>((bits + 0x7fu + ((bits >> 8) & 1u)) & ~0xffu);
-}
-
 struct Int8Scale {
   float scale, factor;  // value of a code; x · factor is rounded to a code
 };
@@ -38,7 +32,7 @@ Int8Scale int8_scale(const float* x, uint32_t n) {
   const float a = absolute_max(x, n);
   if (!(a < std::numeric_limits<float>::infinity())) return {std::numeric_limits<float>::quiet_NaN(), 0.0f};
   if (a < 0x1p-100f) return {0.0f, 0.0f};
-  return {round_to_16_bits(a / 127.0f), 127.0f / a};
+  return {a / 127.0f, 127.0f / a};
 }
 
 int8_t int8_code(float x, const Int8Scale& s) {

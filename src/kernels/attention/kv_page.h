@@ -11,8 +11,9 @@
 //
 // fp16      nearest even; above 65,504 infinity.
 // int8      for each position and head: a = max|x|; a < 2⁻¹⁰⁰: zeros and scale 0; else code = rne(x · (127 ÷ a)), scale =
-//           a ÷ 127 rounded to 16 significant bits. With 16 bits code · scale is exact, so reading a position and writing it
-//           again gives the same codes and scale. A NaN or an infinity makes the scale NaN: the row's readers become NaN.
+//           a ÷ 127. What kv_load reads gives the same codes and scale when it is stored again: the largest code is ±127, and
+//           with s the fp32 number next to a ÷ 127, fp32(127 · s) is no further from 127 · s than a is, so s comes out again.
+//           A NaN or an infinity makes the scale NaN: the row's readers become NaN.
 // Threads   functions touch one lane of one block only (K of other lanes shares its cache lines).
 #pragma once
 
