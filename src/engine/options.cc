@@ -86,7 +86,7 @@ constexpr OptionSpec kTable[] = {
     {"jsonl", T::flag, "", "", "stdin holds one JSON string a line; one array of ids a line comes out", kTokenize, nullptr, nullptr},
     // The engine.
     {"context", T::integer, "N", "what the model was made for", "tokens that a text may have", kRun | kScore | kChat | kVerify | kBench, nullptr, set_context},
-    {"weights", T::text, "FORM", "auto", "auto (the file's own form; int8 for floats), int8, int4 or file", kOpens | kConvert, nullptr, set_weights},
+    {"weights", T::text, "FORM", "auto", "auto (the file's own form; int8 for floats), int8, int4 or file", kOpens | kConvert | kInspect, nullptr, set_weights},
     {"kv", T::text, "TYPE", "fp16", "fp16 or int8: how keys and values are held", kOpens, nullptr, set_kv},
     {"unit", T::text, "NAME", "cpu", "cpu or reference", kOpens, nullptr, set_unit},
     {"threads", T::integer, "N", "what this process may use", "threads of the CPU unit", kOpens | kConvert, nullptr, set_threads},

@@ -19,20 +19,6 @@ Status fits(uint64_t bytes, const std::string& what) {
   return {Code::out_of_memory, what + " need " + gigabytes(bytes) + " of memory, and " + gigabytes(*left) + " are free"};
 }
 
-Result<WeightsForm> weights_form(const std::string& name) {
-  if (name == "auto") return WeightsForm::automatic;
-  if (name == "int8") return WeightsForm::int8;
-  if (name == "int4") return WeightsForm::int4;
-  if (name == "file") return WeightsForm::file;
-  return invalid("weights: expected auto, int8, int4 or file, found \"" + name + "\"", "weights");
-}
-
-Result<KvType> kv_type(const std::string& name) {
-  if (name == "fp16") return KvType::f16;
-  if (name == "int8") return KvType::i8;
-  return invalid("kv: expected fp16 or int8, found \"" + name + "\"", "kv");
-}
-
 // Bytes that the matrices will take, known before anything is packed.
 Result<uint64_t> packed_size(const Program& program, const WeightSet& weights, WeightsForm form) {
   std::set<WeightId> tables;
@@ -120,6 +106,20 @@ constexpr UnitChoice kUnits[] = {
 };
 
 }  // namespace
+
+Result<WeightsForm> weights_form(const std::string& name) {
+  if (name == "auto") return WeightsForm::automatic;
+  if (name == "int8") return WeightsForm::int8;
+  if (name == "int4") return WeightsForm::int4;
+  if (name == "file") return WeightsForm::file;
+  return invalid("weights: expected auto, int8, int4 or file, found \"" + name + "\"", "weights");
+}
+
+Result<KvType> kv_type(const std::string& name) {
+  if (name == "fp16") return KvType::f16;
+  if (name == "int8") return KvType::i8;
+  return invalid("kv: expected fp16 or int8, found \"" + name + "\"", "kv");
+}
 
 std::span<const UnitChoice> unit_choices() { return kUnits; }
 

@@ -6,8 +6,14 @@
 #include <string>
 
 #include "engine/engine_impl.h"
+#include "kernels/attention/kv_page.h"
+#include "units/cpu/pack_weights.h"
 
 namespace espalier {
+
+// The values of --weights and --kv.
+Result<WeightsForm> weights_form(const std::string& name);
+Result<KvType> kv_type(const std::string& name);
 
 // Fills in unit, model and what `info` says of them. Refused: an unknown unit, form or K/V type; a model that would not fit
 // into free memory (both numbers).

@@ -1,0 +1,188 @@
+// run: one prompt, a conversation from a file, or many of them.
+#include <cstdio>
+
+#include "base/json.h"
+#include "cli/commands.h"
+#include "cli/stats.h"
+#include "cli/terminal.h"
+#include "engine/answer_json.h"
+#include "engine/body.h"
+
+namespace espalier::cli {
+namespace {
+
+struct Job {
+  Prompt prompt;
+  GenerateOptions options;
+  std::vector<std::string> warnings;
+};
+
+// What stands on the command line besides options.
+struct Words {
+  std::string model;
+  std::optional<std::string> prompt;
+};
+
+Result<Words> read_words(const Arguments& args) {
+  const auto& given = args.positionals;
+  const bool from_file = args.flag("messages") || args.flag("jsonl");
+  Words words;
+  if (given.size() == 2) {
+    words = {given[0], given[1]};
+  } else if (given.size() == 1 && (from_file || looks_like_model(given[0]) || !default_model().ok())) {
+    words.model = given[0];
+  } else {
+    ESPALIER_ASSIGN(words.model, default_model());
+    if (!given.empty()) words.prompt = given[0];
+  }
+  return words;
+}
+
+std::string message(const char* role, const std::string& text) {
+  Value m = Value::object();
+  m.set("role", role);
+  m.set("content", text);
+  return to_json(m);
+}
+
+Result<std::string> prompt_text(const Arguments& args, const Words& words) {
+  if (words.prompt && *words.prompt != "-") return *words.prompt;
+  ESPALIER_ASSIGN(std::string text, read_all_input());
+  // The newline that ends a typed or echoed question is not part of it; raw text is taken as it is.
+  if (!args.flag("raw") && text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+Result<std::string> read_tools(const std::string& path) {
+  ESPALIER_ASSIGN(const std::string text, read_file(path));
+  auto value = parse_json(text);
+  if (!value.ok()) return Status(Code::invalid_argument, path + ": " + value.status().message(), "tools");
+  const Value* tools = value->is_object() ? value->find("tools") : &*value;
+  if (tools == nullptr || !tools->is_array()) return invalid(path + ": expected an array of tools, or an object with \"tools\"", "tools");
+  return to_json(*tools);
+}
+
+Result<Job> job_of_body(const std::string& text, const std::string& where, const Arguments& args) {
+  auto value = parse_json(text);
+  if (!value.ok()) return Status(Code::invalid_argument, where + ": " + value.status().message(), "messages");
+  auto body = read_body(*value, {});
+  if (!body.ok()) return std::move(body).status().with_context(where);
+  Job job{std::move(body->prompt), std::move(body->options), std::move(body->warnings)};
+  ESPALIER_TRY(args.apply(job.options));  // the command line beats the file
+  if (const auto tools = args.text("tools")) {
+    ESPALIER_ASSIGN(job.prompt.tools, read_tools(*tools));
+  }
+  return job;
+}
+
+Result<Job> job_of_words(const Arguments& args, const Words& words) {
+  Job job;
+  ESPALIER_TRY(args.apply(job.options));
+  ESPALIER_ASSIGN(const std::string text, prompt_text(args, words));
+  if (args.flag("raw")) {
+    job.prompt.raw = text;
+    job.prompt.raw_special = args.flag("special");
+    return job;
+  }
+  const auto system = args.text("system");
+  job.prompt.messages = "[" + (system ? message("system", *system) + "," : std::string()) + message("user", text) + "]";
+  if (const auto tools = args.text("tools")) {
+    ESPALIER_ASSIGN(job.prompt.tools, read_tools(*tools));
+  }
+  return job;
+}
+
+// One answer. Streams where it may.
+Result<Answer> answer(const Engine& engine, const Job& job, bool streams, bool quiet) {
+  ESPALIER_ASSIGN(Request request, engine.request(job.prompt, job.options));
+  OnInterrupt cancel([](void* r) { static_cast<Request*>(r)->cancel(); }, &request);
+  Progress progress("reading the prompt", quiet || !err_is_terminal());
+  StreamPrinter printer(quiet);
+  Callbacks callbacks;
+  callbacks.on_prefill = [&](int64_t done, int64_t total) {
+    if (done < total) progress.update(static_cast<uint64_t>(done), static_cast<uint64_t>(total));
+    else progress.clear();
+  };
+  if (streams)
+    callbacks.on_delta = [&](const Delta& delta) {
+      progress.clear();
+      if (!printer.print(delta)) request.cancel();
+    };
+  auto result = request.run(callbacks);
+  if (streams) printer.end();
+  if (result.ok()) result->warnings.insert(result->warnings.begin(), job.warnings.begin(), job.warnings.end());
+  return result;
+}
+
+int run_one(const Arguments& args, const Engine& engine, const Job& job) {
+  const bool json = args.flag("json"), quiet = args.flag("quiet");
+  auto result = answer(engine, job, !json, quiet);
+  if (!result.ok()) return fail(args, result.status());
+  if (!quiet)
+    for (const std::string& w : result->warnings) err("espalier: warning: " + w + "\n");
+  if (json) out(engine.to_json(*result) + "\n");
+  if (args.flag("stats")) err(stats_text(*result, engine.info()));
+  return finish_output(result->finish_reason == FinishReason::cancelled && interrupted() ? kExitInterrupted : kExitOk);
+}
+
+int run_lines(const Arguments& args, const Engine& engine, const std::string& path) {
+  auto text = read_file(path);
+  if (!text.ok()) return fail(args, text.status());
+  int code = kExitOk;
+  size_t number = 0;
+  for (size_t at = 0; at < text->size() && !interrupted() && !out_closed();) {
+    const size_t end = std::min(text->find('\n', at), text->size());
+    const std::string line = text->substr(at, end - at);
+    at = end + 1;
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const std::string where = path + ", line " + std::to_string(number);
+    auto job = job_of_body(line, where, args);
+    auto result = job.ok() ? answer(engine, *job, false, args.flag("quiet")) : Result<Answer>(job.status());
+    if (result.ok()) {
+      out(engine.to_json(*result) + "\n");
+      if (args.flag("stats")) err(stats_text(*result, engine.info()));
+      continue;
+    }
+    out(to_json(error_json(result.status())) + "\n");
+    err("espalier: " + result.status().message() + "\n");
+    code = kExitFailed;
+  }
+  return finish_output(interrupted() ? kExitInterrupted : code);
+}
+
+// Words that cannot stand together.
+std::string contradiction(const Arguments& args, bool has_prompt) {
+  const bool messages = args.flag("messages"), lines = args.flag("jsonl");
+  if (messages && lines) return "--messages and --jsonl cannot be given together";
+  if ((messages || lines) && has_prompt) return "a PROMPT cannot be given together with --messages or --jsonl";
+  if ((messages || lines) && (args.flag("raw") || args.flag("system"))) return "--raw and --system cannot be given together with --messages or --jsonl";
+  if (args.flag("raw") && (args.flag("system") || args.flag("tools"))) return "--system and --tools need the template that --raw leaves out";
+  if (args.flag("special") && !args.flag("raw")) return "--special needs --raw";
+  return {};
+}
+
+}  // namespace
+
+int run_command(const Arguments& args) {
+  auto words = read_words(args);
+  if (!words.ok()) return fail(args, words.status());
+  if (const std::string wrong = contradiction(args, words->prompt.has_value()); !wrong.empty()) return usage(wrong);
+  const auto messages = args.text("messages"), lines = args.text("jsonl");
+  if (!messages && !lines && !words->prompt && in_is_terminal()) return usage("expected a PROMPT, or - to read it from stdin");
+
+  // Input is read, and refused, before the model is.
+  std::optional<Result<Job>> job;
+  if (messages) {
+    auto text = read_file(*messages);
+    job.emplace(text.ok() ? job_of_body(*text, *messages, args) : Result<Job>(text.status()));
+  } else if (!lines) {
+    job.emplace(job_of_words(args, *words));
+  }
+  if (job && !job->ok()) return fail(args, job->status());
+  auto engine = open_with_progress(args, words->model);
+  if (!engine.ok()) return fail(args, engine.status());
+  return lines ? run_lines(args, *engine, *lines) : run_one(args, *engine, **job);
+}
+
+}  // namespace espalier::cli
