@@ -81,6 +81,12 @@ Result<Body> read_body(const Value& body, const GenerateOptions& defaults) {
   if (messages->as_array().empty()) return invalid("messages: expected at least one message, found none", "messages");
   out.prompt.messages = to_json(*messages);
   if (body.is_array()) return out;
+  ESPALIER_TRY(read_options(body, out));
+  return out;
+}
+
+Status read_options(const Value& body, Body& out) {
+  if (!body.is_object()) return invalid(std::string("options: expected an object, found ") + body.type_name(), "options");
   for (const auto& [key, value] : body.as_object()) {
     ESPALIER_ASSIGN(const Taken taken, take_special(key, value, body, out));
     if (taken == Taken::yes) continue;
@@ -95,7 +101,7 @@ Result<Body> read_body(const Value& body, const GenerateOptions& defaults) {
   // "tool_choice" may stand before or behind "tools".
   const Value* choice = body.find("tool_choice");
   if (choice != nullptr && choice->is_string() && choice->as_string() == "none") out.prompt.tools.clear();
-  return out;
+  return {};
 }
 
 }  // namespace espalier

@@ -22,4 +22,7 @@ struct Body {
 // `defaults`: options that hold where the body says nothing.
 Result<Body> read_body(const Value& body, const GenerateOptions& defaults);
 
+// The options alone: an object of the same keys, without "messages".
+Status read_options(const Value& options, Body& out);
+
 }  // namespace espalier

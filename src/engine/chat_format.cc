@@ -23,7 +23,7 @@ Result<ChatFormat> ChatFormat::make(const Checkpoint& checkpoint, const Tokenize
   auto parsed = ChatTemplate::parse(source);
   if (!parsed.ok()) return std::move(parsed).status().with_context(checkpoint.path() + ": chat template");
   ChatFormat format(std::move(parsed).value());
-  format.capabilities_ = describe_template(format.template_);
+  format.capabilities_.mentions_thought = format.template_.mentions("</think>");
   format.bos_ = named_token(checkpoint.tokenizer_config(), "bos_token");
   if (format.bos_.empty()) format.bos_ = spelling(tokenizer, tokenizer.bos_id());
   format.eos_ = named_token(checkpoint.tokenizer_config(), "eos_token");
