@@ -450,6 +450,7 @@ Args without_first(const Args& args, size_t n) {
 
 JinjaValue map_filter(Evaluator& ev, const std::string& name, const JinjaValue& in, const Args& args) {
   std::vector<JinjaValue> out;
+  if (!truthy(in)) return ev.list({}, Seq::Kind::generator);  // also None and 0, as jinja2 has it
   const std::vector<JinjaValue> items = items_of(ev, name, in);
   if (args.positional.empty()) {
     const Bound b(name, args, {"attribute", "default"});
@@ -470,6 +471,7 @@ JinjaValue map_filter(Evaluator& ev, const std::string& name, const JinjaValue& 
 
 // select, reject, selectattr, rejectattr: an optional attribute, then an optional test with its arguments.
 JinjaValue select_filter(Evaluator& ev, const std::string& name, const JinjaValue& in, const Args& args) {
+  if (!truthy(in)) return ev.list({}, Seq::Kind::generator);
   const bool by_attribute = name.ends_with("attr");
   const bool keep = name.starts_with("select");
   const size_t skip = by_attribute ? 1 : 0;
