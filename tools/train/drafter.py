@@ -42,6 +42,7 @@ def parse_options(arguments=None):
     p.add_argument("--batch", type=int, default=3, help="dialogues of a step")
     p.add_argument("--anchors", type=int, default=48, help="of a dialogue")
     p.add_argument("--own-share", type=float, default=0.8, help="anchors on the target's own answers")
+    p.add_argument("--call-weight", type=int, default=1, help="how often an own answer with a call is drawn")
     p.add_argument("--ce", type=float, default=0.1)
     p.add_argument("--l1", type=float, default=0.9)
     p.add_argument("--confidence", type=float, default=1.0)
@@ -156,7 +157,8 @@ class Trainer:
         torch.manual_seed(options.seed)
         self.target = load_hf(options.model) if options.model.is_dir() else load_checkpoint(options.model)[0]
         self.target.to(options.device).requires_grad_(False)
-        mask = Tokenizer.from_file(str(options.tokenizer)).token_to_id(chat.MASK)
+        token = Tokenizer.from_file(str(options.tokenizer)).token_to_id
+        mask, self.call = token(chat.MASK), token(chat.CALL)
         taps = tuple(map(int, options.taps.split(",")))
         self.drafter = Drafter(self.target.config, taps, mask, options.layers, rank=options.rank).to(options.device)
         muon, adamw = matrices_and_rest(self.drafter, NOT_MATRICES)
@@ -188,7 +190,8 @@ class Trainer:
         order = list(range(len(self.records)))
         random.Random(f"{self.options.seed} {epoch}").shuffle(order)
         record = dict(self.records[order[index]])
-        branches = record["branches"][:]
+        times = lambda answer: self.options.call_weight if answer[0] == self.call else 1
+        branches = [b for b in record["branches"] for _ in range(times(b[1]))]
         random.Random(f"{self.options.seed} {number}").shuffle(branches)
         return {**record, "branches": branches}
 
