@@ -13,8 +13,10 @@ build:            ## build/espalier, optimised
 	@ninja -C $(RELEASE) -j $(JOBS) espalier
 	@ln -sfn release/src/cli/espalier build/espalier
 
-demo: build       ## installs, builds, and answers one question with a small model
-	@model=$${MODEL:-$$(tools/get-smollm2)} && build/espalier run "$$model" "What is the capital of France?"
+demo: build       ## installs, builds, and answers with the demo model: a call of a tool, and the speed (MODEL=PATH: a question to yours)
+	@if [ -n "$${MODEL:-}" ]; then build/espalier run "$$MODEL" "What is the capital of France?" --stats; else \
+	build/espalier run models/demo "I am looking for an Italian restaurant in Berkeley, please." \
+	  --tools models/demo/example-tools.json --temperature 0 --stats; fi
 
 test: build       ## the fast tests
 	@ninja -C $(RELEASE) -j $(JOBS)
