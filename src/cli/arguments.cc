@@ -51,7 +51,7 @@ void complain_of_unknown(const CommandSpec& command, const std::string& given) {
   const std::string near = nearest(name, names);
   std::string elsewhere;
   for (const CommandSpec& other : kCommands)
-    if (near != name && name.starts_with("--") && find_option(name.substr(2), other.command) != nullptr)
+    if (name.starts_with("--") && find_option(name.substr(2), command.command) == nullptr && find_option(name.substr(2), other.command) != nullptr)
       elsewhere += (elsewhere.empty() ? "" : ", ") + std::string(other.name);
   throw UsageError{std::string(command.name) + " has no option " + name +
                    (!elsewhere.empty() ? " (" + elsewhere + (elsewhere.find(',') == std::string::npos ? " has)" : " have)")

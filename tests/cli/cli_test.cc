@@ -1,0 +1,346 @@
+// Runs the program and looks at exit code, stdout and stderr.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "base/json.h"
+
+namespace espalier {
+namespace {
+
+const std::string kModels = std::string(ESPALIER_SOURCE_DIR) + "/tests/fixtures/models/";
+const std::string kModel = kModels + "lfm2-f32";
+
+struct Ran {
+  int code = -1;
+  std::string out, err;
+};
+
+std::string temporary_folder() {
+  static const std::string folder = [] {
+    std::string name = std::filesystem::temp_directory_path() / "espalier-cli-XXXXXX";
+    return std::string(mkdtemp(name.data()));
+  }();
+  return folder;
+}
+
+// `interrupt_at`: SIGINT once stdout has as many bytes.
+Ran run(std::vector<std::string> words, const std::string& input = {}, size_t interrupt_at = 0) {
+  int in[2], out[2], err[2];
+  EXPECT_EQ(pipe(in) | pipe(out) | pipe(err), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(in[0], 0);
+    dup2(out[1], 1);
+    dup2(err[1], 2);
+    for (const int fd : {in[0], in[1], out[0], out[1], err[0], err[1]}) close(fd);
+    setenv("ESPALIER_CACHE", (temporary_folder() + "/cache").c_str(), 1);
+    words.insert(words.begin(), ESPALIER_PROGRAM);
+    std::vector<char*> argv;
+    for (std::string& w : words) argv.push_back(w.data());
+    argv.push_back(nullptr);
+    execv(ESPALIER_PROGRAM, argv.data());
+    _exit(99);
+  }
+  for (const int fd : {in[0], out[1], err[1]}) close(fd);
+  signal(SIGPIPE, SIG_IGN);
+  fcntl(in[1], F_SETFL, O_NONBLOCK);
+  Ran ran;
+  size_t written = 0;
+  bool open_out = true, open_err = true, open_in = true, sent = false;
+  while (open_out || open_err) {
+    pollfd fds[3] = {{open_out ? out[0] : -1, POLLIN, 0}, {open_err ? err[0] : -1, POLLIN, 0}, {open_in ? in[1] : -1, POLLOUT, 0}};
+    poll(fds, 3, 20000);
+    char buffer[65536];
+    const auto take = [&](pollfd& fd, std::string& text, bool& open) {
+      if (fd.fd < 0 || fd.revents == 0) return;
+      const ssize_t n = read(fd.fd, buffer, sizeof buffer);
+      if (n > 0) text.append(buffer, static_cast<size_t>(n));
+      else open = false;
+    };
+    take(fds[0], ran.out, open_out);
+    take(fds[1], ran.err, open_err);
+    if (fds[2].fd >= 0 && fds[2].revents != 0) {
+      const ssize_t n = write(in[1], input.data() + written, input.size() - written);
+      if (n > 0) written += static_cast<size_t>(n);
+      if (n < 0 || written == input.size()) {
+        close(in[1]);
+        open_in = false;
+      }
+    }
+    if (interrupt_at > 0 && !sent && ran.out.size() >= interrupt_at) {
+      kill(child, SIGINT);
+      sent = true;
+    }
+  }
+  if (open_in) close(in[1]);
+  close(out[0]);
+  close(err[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  ran.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return ran;
+}
+
+Value json(const Ran& ran) {
+  auto value = parse_json(ran.out);
+  EXPECT_TRUE(value.ok()) << ran.out << ran.err;
+  return value.ok() ? *value : Value();
+}
+
+std::string write_file(const std::string& name, const std::string& text) {
+  const std::string path = temporary_folder() + "/" + name;
+  std::ofstream(path) << text;
+  return path;
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(Cli, help_and_version_go_to_stdout) {
+  const Ran version = run({"--version"});
+  EXPECT_EQ(version.code, 0);
+  EXPECT_EQ(version.out, "espalier 0.1.0\n");
+  EXPECT_TRUE(has(run({"--help"}).out, "usage: espalier"));
+  const Ran help = run({"run", "--help"});
+  EXPECT_EQ(help.code, 0);
+  for (const char* word : {"--temperature X", "--top-k K", "--min-p", "--logit-bias ID:X", "--unit NAME", "--messages FILE"})
+    EXPECT_TRUE(has(help.out, word)) << word;
+}
+
+TEST(Cli, wrong_usage_exits_2_and_names_the_nearest) {
+  const auto says = [](std::vector<std::string> words, const std::string& part) {
+    const Ran ran = run(words);
+    EXPECT_EQ(ran.code, 2) << ran.err;
+    EXPECT_TRUE(ran.err.starts_with("espalier: ")) << ran.err;
+    EXPECT_TRUE(has(ran.err, part)) << ran.err;
+    EXPECT_EQ(ran.out, "");
+  };
+  says({"rnu"}, "did you mean run?");
+  says({"run", kModel, "--temprature", "0", "x"}, "did you mean --temperature?");
+  says({"run", kModel, "--max_tokens=4", "x"}, "did you mean --max-tokens?");
+  says({"run", kModel, "x", "--rows", "1"}, "bench has");
+  says({"run", kModel, "x", "--temperature", "hot"}, "--temperature: expected a number, found \"hot\"");
+  says({"run", kModel, "x", "--top-k", "1.5"}, "expected a whole number");
+  says({"run", kModel, "x", "--logit-bias", "5"}, "ID:X");
+  says({"run", kModel, "x", "--seed", "1", "--seed", "2"}, "given twice");
+  says({"run", kModel, "x", "y"}, "one too many");
+  says({"run", kModel, "x", "--special"}, "--special needs --raw");
+  says({"run", kModel, "x", "--messages", "f"}, "cannot be given together");
+  says({"convert", kModel}, "too few");
+  says({"cache", "burn"}, "list | clear");
+  EXPECT_EQ(run({}).code, 2);
+}
+
+TEST(Cli, refused_input_exits_1_with_a_sentence_and_with_json_an_object) {
+  const auto field = [](std::vector<std::string> words, const std::string& input = {}) {
+    words.push_back("--json");
+    const Ran ran = run(words, input);
+    EXPECT_EQ(ran.code, 1) << ran.err;
+    EXPECT_TRUE(ran.err.starts_with("espalier: ")) << ran.err;
+    const Value v = json(ran);
+    const Value* error = v.find("error");
+    if (error == nullptr) return std::string("no error object");
+    EXPECT_EQ(error->as_object().size(), 2u);
+    EXPECT_TRUE(has(ran.err, error->find("message")->as_string()));
+    return error->find("field")->is_null() ? std::string() : error->find("field")->as_string();
+  };
+  EXPECT_EQ(field({"run", kModel, "x", "--quiet", "--temperature", "-1"}), "temperature");
+  EXPECT_EQ(field({"run", kModel, "x", "--quiet", "--top-p", "0"}), "top_p");
+  EXPECT_EQ(field({"run", kModel, "x", "--quiet", "--max-tokens", "0"}), "max_tokens");
+  EXPECT_EQ(field({"run", kModel, "x", "--quiet", "--logit-bias", "99999:1"}), "logit_bias");
+  EXPECT_EQ(field({"run", kModel, "x", "--quiet", "--stop", ""}), "stop");
+  EXPECT_EQ(field({"run", kModel, "x", "--quiet", "--logprobs", "101"}), "logprobs");
+  EXPECT_EQ(field({"run", kModel, "x", "--quiet", "--unit", "abacus"}), "unit");
+  EXPECT_EQ(field({"run", kModel, "x", "--quiet", "--kv", "fp8"}), "kv");
+  EXPECT_EQ(field({"run", kModel, "x", "--quiet", "--weights", "int2"}), "weights");
+  EXPECT_EQ(field({"run", kModel, "x", "--quiet", "--context", "4000000"}), "context");
+  EXPECT_EQ(field({"run", kModel, "--quiet", "--messages", "-"}, "{\"messages\":7}"), "messages");
+  EXPECT_EQ(field({"run", kModel, "--quiet", "--messages", "-"}, "{"), "messages");
+  EXPECT_EQ(field({"run", "./no/such/model", "x"}), "");
+  EXPECT_EQ(field({"score", kModel, "--quiet"}, ""), "text");
+  EXPECT_EQ(field({"render", kModel}, "[]"), "messages");
+}
+
+TEST(Cli, run_streams_what_json_says) {
+  const std::vector<std::string> words = {"run", kModel, "hello", "--raw", "--temperature", "0", "--max-tokens", "20", "--quiet"};
+  const Ran plain = run(words);
+  EXPECT_EQ(plain.code, 0);
+  EXPECT_EQ(plain.err, "");
+  auto with_json = words;
+  with_json.push_back("--json");
+  const Value v = json(run(with_json));
+  EXPECT_EQ(plain.out, v.find("text")->as_string() + "\n");
+  EXPECT_EQ(v.find("token_ids")->as_array().size(), 20u);
+  EXPECT_EQ(v.find("finish_reason")->as_string(), "length");
+  EXPECT_EQ(v.find("unit")->as_string(), "cpu");
+  auto from_stdin = words;
+  from_stdin[2] = "-";
+  EXPECT_EQ(run(from_stdin, "hello").out, plain.out);
+}
+
+TEST(Cli, every_option_of_run_reaches_the_engine) {
+  const Ran ran = run({"run", kModel, "hello", "--system", "be kind", "--temperature", "0.8", "--top-k", "40", "--top-p", "0.9", "--min-p", "0.01",
+                       "--repetition-penalty", "1.1", "--presence-penalty", "0.2", "--frequency-penalty=-0.1", "--logit-bias", "5:-3", "--logit-bias",
+                       "6:2.5", "--max-tokens", "9", "--stop", "zz", "--stop", "yy", "--seed", "11", "--logprobs", "2", "--context", "128", "--weights",
+                       "int4", "--kv", "int8", "--unit", "cpu", "--threads", "1", "--stats", "--no-cache", "--json"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const Value v = json(ran);
+  EXPECT_EQ(v.find("seed")->as_int(), 11);
+  EXPECT_EQ(v.find("kv")->as_string(), "int8");
+  EXPECT_TRUE(has(v.find("weights")->as_string(), "int4"));
+  EXPECT_EQ(v.find("logprobs")->as_array().at(0).find("top")->as_array().size(), 2u);
+  EXPECT_TRUE(has(ran.err, "prefill"));
+  const Value again = json(run({"run", kModel, "hello", "--raw", "--temperature", "0", "--max-tokens", "3", "--logit-bias", "70:100", "--quiet", "--json"}));
+  for (const Value& id : again.find("token_ids")->as_array()) EXPECT_EQ(id.as_int(), 70);
+}
+
+TEST(Cli, messages_and_jsonl_answer_openai_bodies) {
+  const std::string body = R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":4,"temperature":0})";
+  const Value one = json(run({"run", kModel, "--messages", write_file("body.json", body), "--quiet", "--json"}));
+  EXPECT_EQ(one.find("token_ids")->as_array().size(), 4u);
+  const Value fewer = json(run({"run", kModel, "--messages", "-", "--max-tokens", "2", "--quiet", "--json"}, body));
+  EXPECT_EQ(fewer.find("token_ids")->as_array().size(), 2u);
+  const Ran lines = run({"run", kModel, "--jsonl", "-", "--quiet"}, body + "\n\n[]\n" + body + "\n");
+  EXPECT_EQ(lines.code, 1);
+  std::vector<Value> results;
+  std::istringstream text(lines.out);
+  for (std::string line; std::getline(text, line);) results.push_back(*parse_json(line));
+  ASSERT_EQ(results.size(), 3u);
+  EXPECT_EQ(*results[0].find("token_ids"), *one.find("token_ids"));
+  EXPECT_EQ(results[1].find("error")->find("field")->as_string(), "messages");
+  EXPECT_EQ(*results[2].find("token_ids"), *one.find("token_ids"));
+  EXPECT_TRUE(has(lines.err, "line 3"));
+}
+
+TEST(Cli, L49_a_prompt_over_the_context_is_an_error_with_both_numbers) {
+  const Ran ran = run({"run", kModel, std::string(3000, 'x'), "--raw", "--context", "100", "--quiet"});
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_TRUE(has(ran.err, "3001 tokens") || has(ran.err, "3000 tokens")) << ran.err;
+  EXPECT_TRUE(has(ran.err, "100"));
+}
+
+TEST(Cli, L48_ten_megabytes_are_refused_or_answered_and_never_crash) {
+  const std::string body = R"({"messages":[{"role":"user","content":")" + std::string(10'000'000, 'a') + "\"}]}";
+  const Ran ran = run({"run", kModel, "--messages", "-", "--quiet", "--json"}, body);
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_EQ(json(ran).find("error")->find("field")->as_string(), "messages");
+}
+
+TEST(Cli, ctrl_c_gives_the_partial_answer_and_130) {
+  const Ran ran = run({"run", kModel, "hello", "--raw", "--temperature", "0", "--unit", "reference", "--max-tokens", "1000", "--quiet",
+                       "--logit-bias", "70:100"}, {}, 5);
+  EXPECT_EQ(ran.code, 130);
+  EXPECT_GE(ran.out.size(), 5u);
+  EXPECT_LT(ran.out.size(), 1000u);
+}
+
+TEST(Cli, score_gives_a_log_probability_for_every_token_but_the_first) {
+  const Value v = json(run({"score", kModel, "--logprobs", "3", "--json", "--quiet"}, "hello world"));
+  const auto& entries = v.find("logprobs")->as_array();
+  EXPECT_EQ(entries.size() + 1, v.find("token_ids")->as_array().size());
+  double sum = 0;
+  for (const Value& e : entries) sum += e.find("logprob")->as_double();
+  EXPECT_EQ(entries[0].find("top")->as_array().size(), 3u);
+  const Ran text = run({"score", kModel, "--quiet"}, "hello world");
+  char expected[64];
+  snprintf(expected, sizeof expected, "perplexity %.4f", std::exp(-sum / static_cast<double>(entries.size())));
+  EXPECT_TRUE(text.out.starts_with(expected)) << text.out << expected;
+}
+
+TEST(Cli, tokenize_goes_there_and_back) {
+  const std::string text = "Hello  world, caf\xc3\xa9 \xf0\x9f\x98\x8a\n";
+  const Ran ids = run({"tokenize", kModel}, text);
+  EXPECT_EQ(ids.code, 0);
+  EXPECT_EQ(run({"tokenize", kModel, "--decode"}, ids.out).out, text);
+  const Value v = json(run({"tokenize", kModel, "--json"}, text));
+  EXPECT_EQ(json(run({"tokenize", kModel, "--decode", "--json"}, to_json(*v.find("token_ids")))).find("text")->as_string(), text);
+  const Ran lines = run({"tokenize", kModel, "--jsonl"}, "\"a b\"\n\"\\u00e9\"\n");
+  EXPECT_EQ(std::count(lines.out.begin(), lines.out.end(), '\n'), 2);
+  EXPECT_EQ(run({"tokenize", kModel, "--jsonl", "--decode"}, lines.out).out, "\"a b\"\n\"\xc3\xa9\"\n");
+  EXPECT_EQ(run({"tokenize", kModel}, "\xff\xfe").code, 1);
+  EXPECT_EQ(run({"tokenize", kModel, "--decode"}, "1 x").code, 1);
+}
+
+TEST(Cli, special_reads_control_tokens_in_raw_text_only_when_asked) {
+  const Value plain = json(run({"tokenize", kModel, "--json"}, "<|im_end|>"));
+  const Value special = json(run({"tokenize", kModel, "--json", "--special"}, "<|im_end|>"));
+  EXPECT_GT(plain.find("token_ids")->as_array().size(), 1u);
+  EXPECT_EQ(special.find("token_ids")->as_array().size(), 1u);
+}
+
+TEST(Cli, render_prints_the_prompt) {
+  const Ran ran = run({"render", kModel}, R"([{"role":"user","content":"hi"}])");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(has(ran.out, "hi"));
+  EXPECT_EQ(json(run({"render", kModel, "--json"}, R"({"messages":[{"role":"user","content":"hi"}]})")).find("text")->as_string(), ran.out);
+}
+
+TEST(Cli, chat_through_a_pipe_answers_a_line_a_turn) {
+  const Ran ran = run({"chat", kModel, "--temperature", "0", "--max-tokens", "3", "--stats"}, "one\ntwo\n/messages\n/exit\nthree\n");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(has(ran.out, R"([{"role":"user","content":"one"})")) << ran.out;
+  EXPECT_FALSE(has(ran.out, "three"));
+  EXPECT_TRUE(has(ran.err, " reused"));
+  EXPECT_FALSE(has(ran.err.substr(ran.err.rfind("prefill")), " 0 reused")) << ran.err;
+}
+
+TEST(Cli, inspect_names_forms_and_prints_the_program) {
+  const Value v = json(run({"inspect", kModel, "--json", "--verify"}));
+  EXPECT_EQ(v.find("layers")->as_int() > 0, true);
+  EXPECT_FALSE(v.find("tensors")->as_array().empty());
+  EXPECT_FALSE(v.find("verified")->as_array().empty());
+  EXPECT_TRUE(has(run({"inspect", kModel, "--program"}).out, "rms_norm"));
+}
+
+TEST(Cli, a_converted_folder_is_a_model_with_the_same_answers) {
+  const std::string folder = temporary_folder() + "/converted";
+  const Ran converted = run({"convert", kModel, folder, "--quiet"});
+  ASSERT_EQ(converted.code, 0) << converted.err;
+  const std::vector<std::string> rest = {"hello", "--temperature", "0", "--max-tokens", "16", "--quiet"};
+  std::vector<std::string> a = {"run", kModel}, b = {"run", folder};
+  a.insert(a.end(), rest.begin(), rest.end());
+  b.insert(b.end(), rest.begin(), rest.end());
+  EXPECT_EQ(run(a).out, run(b).out);
+  EXPECT_EQ(run({"inspect", folder, "--verify"}).code, 0);
+  EXPECT_EQ(run({"convert", kModel, folder}).code, 1);  // not over something that is there
+}
+
+TEST(Cli, the_cache_is_listed_and_cleared) {
+  ASSERT_EQ(run({"run", kModel, "x", "--max-tokens", "1", "--quiet"}).code, 0);
+  EXPECT_FALSE(json(run({"cache", "list", "--json"})).find("entries")->as_array().empty());
+  EXPECT_EQ(run({"cache", "clear"}).code, 0);
+  EXPECT_TRUE(json(run({"cache", "list", "--json"})).find("entries")->as_array().empty());
+}
+
+TEST(Cli, verify_finds_both_ways_equal) {
+  for (const char* unit : {"cpu", "reference"}) {
+    const Ran ran = run({"verify", kModel, "--unit", unit, "--quiet", "--json"});
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    EXPECT_TRUE(json(ran).find("equal")->as_bool());
+    EXPECT_TRUE(json(ran).find("same_bits")->as_bool()) << unit;
+  }
+}
+
+TEST(Cli, units_are_listed) {
+  const Value v = json(run({"units", "--json"}));
+  EXPECT_EQ(v.find("units")->as_array().size(), 2u);
+  EXPECT_TRUE(has(run({"units"}).out, "reference"));
+}
+
+TEST(Cli, a_closed_pipe_ends_it_quietly) {
+  const std::string command = std::string(ESPALIER_PROGRAM) + " run " + kModel +
+                              " hello --raw --temperature 0 --max-tokens 900 --no-cache --quiet --logit-bias 70:100 2>&1 | head -c 1 >/dev/null; exit ${PIPESTATUS[0]}";
+  const int status = std::system(("bash -c '" + command + "'").c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 141);
+}
+
+}  // namespace
+}  // namespace espalier
