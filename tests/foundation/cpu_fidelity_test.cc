@@ -40,8 +40,8 @@ double mean_kl(const std::vector<float>& reference, const std::vector<float>& un
 
 // What int8 activations alone must cost on a model this small. A group of n normal values has its largest near
 // sqrt(2 ln n) deviations, so rounding to 127 steps leaves a relative error r = sqrt(2 ln n) / (127 sqrt(12)), 0.65 % for 64.
-// Every linear in sequence adds its own; residual streams of random weights pass each on undiminished, and a gate adds
-// that of its other factor: the logits move by e = r sqrt(2 linears) of their deviation s, and KL = e^2 s^2 / 2. Trained models of useful
+// Every linear in sequence adds its own; residual streams of random weights pass each on undiminished, and products (a
+// gate and its value, a key and its query) carry that of both factors: the logits move by e = 2 r sqrt(linears) of their deviation s, and KL = e^2 s^2 / 2. Trained models of useful
 // width, whose streams grow and whose answers are sure, stay far below (SmolLM2: its own test).
 double expected_kl(const Program& program, const std::vector<float>& logits) {
   int linears = 0;
@@ -50,7 +50,7 @@ double expected_kl(const Program& program, const std::vector<float>& logits) {
   for (float l : logits) sum += l, squares += static_cast<double>(l) * l;
   const double n = static_cast<double>(logits.size()), variance = squares / n - (sum / n) * (sum / n);
   const double r = std::sqrt(2 * std::log(64.0)) / (127 * std::sqrt(12.0));
-  return 0.5 * 2 * r * r * linears * variance;
+  return 0.5 * 4 * r * r * linears * variance;
 }
 
 class CpuFidelity : public testing::TestWithParam<Case> {};
