@@ -1,5 +1,6 @@
 #include "kernels/math/simd_avx512.h"
-#include "kernels/head/head_simd.h"
+
+#include "kernels/head/head_simd.h"  // after the vectors that it is written in
 
 namespace espalier {
 void head_scan_avx512(const HeadScanArgs& args);

@@ -39,7 +39,8 @@ TEST(Head, every_variant_has_the_bits_of_the_portable_one) {
       const std::vector<HeadPart> expected = scan(Isa::portable, logits, 2048);
       for (Isa isa : available_isas()) {
         const std::vector<HeadPart> parts = scan(isa, logits, 2048);
-        for (size_t i = 0; i < parts.size(); i++) ASSERT_TRUE(same(parts[i], expected[i])) << isa_name(isa) << " n " << n << " block " << i;
+        for (size_t i = 0; i < parts.size(); i++)
+          ASSERT_TRUE(same(parts[i], expected[i])) << isa_name(isa) << " n " << n << " block " << i;
       }
     }
 }
@@ -64,7 +65,8 @@ TEST(Head, log_sum_exp_is_within_the_derived_bound_of_doubles) {
       for (float x : logits) sum += std::exp(double{x} - all.max_logit);
       const double expected = all.max_logit + std::log(sum), blocks = (n + 1023) / 1024;
       // The argument x - max is rounded, too: an absolute error of 2 * size * u in the exponent.
-      const double bound = (74 + 5 * blocks + 2 * size * 2) * FLT_EPSILON / 2 + (std::fabs(expected) + std::log(sum) * 2 + 1) * FLT_EPSILON;
+      const double bound =
+          (74 + 5 * blocks + 2 * size * 2) * FLT_EPSILON / 2 + (std::fabs(expected) + std::log(sum) * 2 + 1) * FLT_EPSILON;
       EXPECT_NEAR(log_sum_exp(all), expected, bound) << n << " " << size;
     }
 }
@@ -82,7 +84,8 @@ TEST(Head, blocks_by_threads_give_the_parts_of_one_scan) {
 }
 
 TEST(Head, a_number_that_is_not_finite_is_named) {
-  for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()})
+  for (float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()})
     for (uint32_t at : {0u, 1u, 15u, 16u, 1023u, 1024u, 2047u, 2050u})
       for (Isa isa : available_isas()) {
         std::vector<float> logits = random_logits(2051, at, 3);
@@ -109,7 +112,8 @@ TEST(TopK, equals_a_full_sort) {
     for (float& x : logits) x = static_cast<float>(random.below(30));  // many equal ones
     std::vector<TopEntry> all(n), best(k);
     for (uint32_t i = 0; i < n; i++) all[i] = {static_cast<int32_t>(100 + i), logits[i]};
-    std::sort(all.begin(), all.end(), [](const TopEntry& a, const TopEntry& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; });
+    std::sort(all.begin(), all.end(),
+              [](const TopEntry& a, const TopEntry& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; });
     all.resize(std::min(n, k));
     best.resize(top_k(logits, 100, k, best));
     ASSERT_EQ(best, all) << "n " << n << " k " << k;

@@ -43,7 +43,8 @@ LinearPlan default_linear_plan(Isa isa) {
 bool valid(const LinearPlan& plan) {
   const auto rows = [](uint32_t n) { return n >= 1 && n <= kTileRowsMax; };
   const auto inputs = [](uint32_t n) { return n >= kGroupMax && n <= kChunkInputsMax; };
-  return rows(plan.tile_rows_narrow) && rows(plan.tile_rows_wide) && inputs(plan.chunk_inputs_narrow) && inputs(plan.chunk_inputs_wide);
+  return rows(plan.tile_rows_narrow) && rows(plan.tile_rows_wide) && inputs(plan.chunk_inputs_narrow) &&
+         inputs(plan.chunk_inputs_wide);
 }
 
 // Sums of a panel, and one chunk of 4-bit codes unpacked to bytes with its scales and offsets (at most fp32 for groups of 32).

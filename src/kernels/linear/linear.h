@@ -24,12 +24,12 @@ namespace espalier {
 
 // What a machine may change without changing a bit. Defaults are by instruction set; measurement replaces them.
 struct LinearPlan {
-  uint32_t narrow_rows_max = 64;   // calls up to this width stream the weights; wider ones are prefill
-  uint32_t tile_rows_narrow = 6;   // 1 to 8 (variants use fewer where their registers end)
+  uint32_t narrow_rows_max = 64;  // calls up to this width stream the weights; wider ones are prefill
+  uint32_t tile_rows_narrow = 6;  // 1 to 8 (variants use fewer where their registers end)
   uint32_t tile_rows_wide = 6;
   uint32_t chunk_inputs_narrow = 256;  // inputs of a panel that are served to all tiles before the next ones: L1
   uint32_t chunk_inputs_wide = 256;
-  uint32_t unpack_rows_min = 13;   // int4: from this width on a chunk is unpacked once to bytes (0: never)
+  uint32_t unpack_rows_min = 13;  // int4: from this width on a chunk is unpacked once to bytes (0: never)
 
   uint32_t tile_rows(uint32_t n_rows) const;  // of the two, by width
 };
@@ -39,14 +39,14 @@ bool valid(const LinearPlan& plan);
 
 struct LinearArgs {
   const PackedMatrix* weights;
-  const QuantizedRows* rows;         // n_tiles made with plan->tile_rows(n_rows), or any other with at most 8 rows a tile
-  uint32_t panel_begin, panel_end;   // panels of this call: outputs [64 * begin, min(64 * end, rows))
-  float* dst;                        // (n_rows, rows)
-  size_t dst_stride;                 // floats
-  const float* bias;                 // (rows) or nullptr
-  const float* residual;             // (n_rows, rows) or nullptr
-  size_t residual_stride;            // floats
-  void* scratch;                     // linear_scratch_bytes(n_rows), 64-byte aligned, not shared between threads
+  const QuantizedRows* rows;        // n_tiles made with plan->tile_rows(n_rows), or any other with at most 8 rows a tile
+  uint32_t panel_begin, panel_end;  // panels of this call: outputs [64 * begin, min(64 * end, rows))
+  float* dst;                       // (n_rows, rows)
+  size_t dst_stride;                // floats
+  const float* bias;                // (rows) or nullptr
+  const float* residual;            // (n_rows, rows) or nullptr
+  size_t residual_stride;           // floats
+  void* scratch;                    // linear_scratch_bytes(n_rows), 64-byte aligned, not shared between threads
   const LinearPlan* plan;
 };
 size_t linear_scratch_bytes(uint32_t n_rows);

@@ -34,9 +34,7 @@ struct Simd {
     low = {_mm256_and_si256(both, mask), both};
     high = {_mm256_and_si256(_mm256_srli_epi16(both, 4), mask), both};
   }
-  static Int add_pairs(Int acc, __m256i words) {
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(words, _mm256_set1_epi16(1)));
-  }
+  static Int add_pairs(Int acc, __m256i words) { return _mm256_add_epi32(acc, _mm256_madd_epi16(words, _mm256_set1_epi16(1))); }
   static Int dot(Int acc, const Codes& codes, Int x) {
     return add_pairs(acc, _mm256_maddubs_epi16(codes.magnitude, _mm256_sign_epi8(x, codes.value)));
   }

@@ -36,7 +36,8 @@ struct Options {
 // Wall time, or the thread's own: on a machine that others use, the only one that tells loops apart.
 double now(bool cpu_time) {
 #if defined(CLOCK_THREAD_CPUTIME_ID)
-  if (timespec t; cpu_time && clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0) return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+  if (timespec t; cpu_time && clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0)
+    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 #endif
   static_cast<void>(cpu_time);
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -87,8 +88,10 @@ struct Activations {
 class Bench {
  public:
   explicit Bench(const Options& o)
-      : o_(o), form_{rows_of(o), o.cols, static_cast<uint8_t>(o.bits), static_cast<uint8_t>(o.group), ScaleType::f16, o.offset, 0},
-        weights_(random_matrix(form_)), team_(o.threads) {}
+      : o_(o),
+        form_{rows_of(o), o.cols, static_cast<uint8_t>(o.bits), static_cast<uint8_t>(o.group), ScaleType::f16, o.offset, 0},
+        weights_(random_matrix(form_)),
+        team_(o.threads) {}
 
   int run() {
     std::printf("%s %s, %u x %u, %.0f MB, %u thread%s\n", isa_name(o_.isa), form_name(form_).c_str(), form_.rows, form_.cols,
@@ -128,9 +131,7 @@ class Bench {
   double peak_gmacs() {
     const uint64_t steps = o_.tiny ? 1000 : 2000000;
     std::atomic<uint64_t> macs = 0;
-    const double s = timed([&](uint32_t) {
-      macs.store(test_peak::int8_macs(o_.isa, steps));
-    });
+    const double s = timed([&](uint32_t) { macs.store(test_peak::int8_macs(o_.isa, steps)); });
     return static_cast<double>(macs.load()) * team_.size() / s / 1e9;
   }
 
@@ -144,18 +145,21 @@ class Bench {
     for (uint32_t t = 0; t < team_.size(); t++) scratch.emplace_back(linear_scratch_bytes(n));
     const auto call = [&](uint32_t t) {
       const uint32_t used = std::min(panels, all);
-      linear({&weights_, &a.quantized->rows, used * t / team_.size(), used * (t + 1) / team_.size(), dst.data(), form_.rows, nullptr, nullptr, 0,
-              scratch[t].memory.get(), &o_.plan});
+      linear({&weights_, &a.quantized->rows, used * t / team_.size(), used * (t + 1) / team_.size(), dst.data(), form_.rows,
+              nullptr, nullptr, 0, scratch[t].memory.get(), &o_.plan});
     };
     // A small set is run many times in a row: from the caches, then.
     const uint64_t work = uint64_t{std::min(panels, all)} * 64 * form_.cols * n;
     const uint32_t repeats = o_.tiny ? 1 : static_cast<uint32_t>(std::max<uint64_t>(1, 400'000'000 / work));
-    const double used = std::min(panels, all), macs = used * 64.0 * form_.cols * n, bytes = used * static_cast<double>(panel_bytes(form_));
+    const double used = std::min(panels, all), macs = used * 64.0 * form_.cols * n,
+                 bytes = used * static_cast<double>(panel_bytes(form_));
     std::vector<double> shares, steady, times, reads, peaks, peak_shares;
     for (uint32_t round = 0; round < o_.rounds; round++) {
-      const double read0 = read_gbps(), peak0 = peak_gmacs(), s = timed([&](uint32_t t) {
-                                                                          for (uint32_t i = 0; i < repeats; i++) call(t);
-                                                                        }) / repeats,
+      const double read0 = read_gbps(), peak0 = peak_gmacs(),
+                   s = timed([&](uint32_t t) {
+                         for (uint32_t i = 0; i < repeats; i++) call(t);
+                       }) /
+                       repeats,
                    peak1 = peak_gmacs(), read1 = read_gbps();
       const double read = (read0 + read1) / 2, peak = (peak0 + peak1) / 2;
       const double floor = std::max(bytes / read / 1e9, macs / peak / 1e9);
@@ -166,9 +170,11 @@ class Bench {
     }
     uint64_t hash = 0xcbf29ce484222325u;
     cases::add_to_hash(hash, dst.data(), dst.size() * sizeof(float));
-    std::printf("rows %3u  %8.1f ms  (best %.1f)  read %5.1f GB/s  peak %6.0f GMAC/s  share %3.0f %%  of the peak %3.0f %%  hash %016" PRIx64 "\n", n,
-                median(times) * 1e3, *std::min_element(times.begin(), times.end()) * 1e3, median(reads), median(peaks),
-                100 * median(steady.empty() ? shares : steady), 100 * median(peak_shares), hash);
+    std::printf(
+        "rows %3u  %8.1f ms  (best %.1f)  read %5.1f GB/s  peak %6.0f GMAC/s  share %3.0f %%  of the peak %3.0f %%  hash "
+        "%016" PRIx64 "\n",
+        n, median(times) * 1e3, *std::min_element(times.begin(), times.end()) * 1e3, median(reads), median(peaks),
+        100 * median(steady.empty() ? shares : steady), 100 * median(peak_shares), hash);
     std::fflush(stdout);
     return true;
   }
@@ -230,10 +236,17 @@ int main(int argc, char** argv) {
     if (i + 1 == argc) return usage(argv[i]);
     const std::string value = argv[++i];
     const uint32_t n = static_cast<uint32_t>(std::strtoul(value.c_str(), nullptr, 10));
-    const std::pair<const char*, uint32_t*> table[] = {
-        {"--bits", &o.bits}, {"--group", &o.group}, {"--mb", &o.mb}, {"--cols", &o.cols}, {"--threads", &o.threads}, {"--rounds", &o.rounds},
-        {"--tile", &o.plan.tile_rows_narrow}, {"--tile-wide", &o.plan.tile_rows_wide}, {"--chunk", &o.plan.chunk_inputs_narrow},
-        {"--chunk-wide", &o.plan.chunk_inputs_wide}, {"--unpack", &o.plan.unpack_rows_min}};
+    const std::pair<const char*, uint32_t*> table[] = {{"--bits", &o.bits},
+                                                       {"--group", &o.group},
+                                                       {"--mb", &o.mb},
+                                                       {"--cols", &o.cols},
+                                                       {"--threads", &o.threads},
+                                                       {"--rounds", &o.rounds},
+                                                       {"--tile", &o.plan.tile_rows_narrow},
+                                                       {"--tile-wide", &o.plan.tile_rows_wide},
+                                                       {"--chunk", &o.plan.chunk_inputs_narrow},
+                                                       {"--chunk-wide", &o.plan.chunk_inputs_wide},
+                                                       {"--unpack", &o.plan.unpack_rows_min}};
     const auto found = std::find_if(std::begin(table), std::end(table), [&](const auto& t) { return name == t.first; });
     if (found != std::end(table))
       *found->second = n;
@@ -245,6 +258,7 @@ int main(int argc, char** argv) {
       return usage(argv[i]);
   }
   const PackedForm form{64, o.cols, static_cast<uint8_t>(o.bits), static_cast<uint8_t>(o.group), ScaleType::f16, o.offset, 0};
-  if (!validate(form).ok() || !valid(o.plan) || o.rounds == 0 || o.cols % o.group != 0) return usage("--bits, --group, --cols or a plan");
+  if (!validate(form).ok() || !valid(o.plan) || o.rounds == 0 || o.cols % o.group != 0)
+    return usage("--bits, --group, --cols or a plan");
   return Bench(o).run();
 }

@@ -157,8 +157,12 @@ void for_each_case(uint32_t stride, const Visit& visit) {
   uint32_t i = 0;
   const auto one = [&](uint32_t form, uint32_t cols, uint32_t rows, uint32_t n_rows) {
     Case c{};
-    c.form = {rows, cols, static_cast<uint8_t>(form & 1 ? 4 : 8), static_cast<uint8_t>(32u << form / 2 % 3),
-              static_cast<ScaleType>((i + form) % 3), (form / 6 & 1) != 0,
+    c.form = {rows,
+              cols,
+              static_cast<uint8_t>(form & 1 ? 4 : 8),
+              static_cast<uint8_t>(32u << form / 2 % 3),
+              static_cast<ScaleType>((i + form) % 3),
+              (form / 6 & 1) != 0,
               static_cast<uint8_t>((form / 12 & 1) != 0 && cols % 64 == 0 ? 64 : 0)};
     c.n_rows = n_rows;
     c.kind = static_cast<Kind>(i % 5 == 3 ? 1 : i % 5 == 4 ? 2 : 0);

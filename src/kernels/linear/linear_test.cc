@@ -14,9 +14,9 @@ namespace {
 using cases::Case;
 
 std::string describe(const Case& c) {
-  return form_name(c.form) + " " + std::to_string(c.form.rows) + " x " + std::to_string(c.form.cols) + ", " + std::to_string(c.n_rows) +
-         " rows, kind " + std::to_string(static_cast<int>(c.kind)) + ", tiles of " + std::to_string(c.plan.tile_rows(c.n_rows)) +
-         ", seed " + std::to_string(c.seed);
+  return form_name(c.form) + " " + std::to_string(c.form.rows) + " x " + std::to_string(c.form.cols) + ", " +
+         std::to_string(c.n_rows) + " rows, kind " + std::to_string(static_cast<int>(c.kind)) + ", tiles of " +
+         std::to_string(c.plan.tile_rows(c.n_rows)) + ", seed " + std::to_string(c.seed);
 }
 
 size_t differing(const std::vector<float>& a, const std::vector<float>& b) {
@@ -78,7 +78,9 @@ TEST(Linear, portable_is_within_the_derived_bound_of_double_sums) {
   for (uint32_t form = 0; form < 12; form++)
     for (uint32_t cols : {4u, 100u, 192u, 576u}) {
       Case c{};
-      c.form = {65, cols, static_cast<uint8_t>(form & 1 ? 4 : 8), static_cast<uint8_t>(32u << form / 2 % 3), ScaleType::f16, form >= 6, 0};
+      c.form = {
+          65,        cols, static_cast<uint8_t>(form & 1 ? 4 : 8), static_cast<uint8_t>(32u << form / 2 % 3), ScaleType::f16,
+          form >= 6, 0};
       c.n_rows = 5;
       c.kind = static_cast<cases::Kind>(form % 2);
       c.panel_split = 9;
@@ -99,8 +101,10 @@ TEST(Linear, every_variant_has_the_bits_of_the_portable_one) {
       if (isa == Isa::portable) continue;
       const cases::Quantized q(c, isa, x.data());
       const size_t bytes = quantized_bytes(c.n_rows, c.form.cols, c.form.group);
-      ASSERT_EQ(std::memcmp(q.memory.memory.get(), reference.memory.memory.get(), bytes), 0) << isa_name(isa) << " quantises otherwise: " << describe(c);
-      ASSERT_EQ(differing(cases::run_linear(c, weights, q.rows, pick(linear_variants(), isa)), expected), 0u) << isa_name(isa) << ": " << describe(c);
+      ASSERT_EQ(std::memcmp(q.memory.memory.get(), reference.memory.memory.get(), bytes), 0)
+          << isa_name(isa) << " quantises otherwise: " << describe(c);
+      ASSERT_EQ(differing(cases::run_linear(c, weights, q.rows, pick(linear_variants(), isa)), expected), 0u)
+          << isa_name(isa) << ": " << describe(c);
       runs++;
     }
   });
@@ -134,7 +138,8 @@ TEST(Linear, a_row_does_not_depend_on_the_others) {
 
 TEST(Linear, a_row_that_is_not_finite_gives_nan_in_its_outputs_alone) {
   for (Isa isa : available_isas())
-    for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()})
+    for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                      -std::numeric_limits<float>::infinity()})
       for (uint8_t hadamard : {0, 64}) {
         Case c{};
         c.form = {70, 192, 8, 64, ScaleType::f16, false, hadamard};
@@ -204,7 +209,8 @@ TEST(Linear, no_rows_do_nothing) {
 }
 
 TEST(LinearPlan, defaults_are_valid_and_nonsense_is_not) {
-  for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx_vnni, Isa::avx512_vnni, Isa::neon_dotprod}) EXPECT_TRUE(valid(default_linear_plan(isa)));
+  for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx_vnni, Isa::avx512_vnni, Isa::neon_dotprod})
+    EXPECT_TRUE(valid(default_linear_plan(isa)));
   LinearPlan plan;
   plan.tile_rows_wide = 9;
   EXPECT_FALSE(valid(plan));
@@ -236,7 +242,8 @@ TEST(Quantize, codes_are_the_nearest_and_scales_are_a_over_127) {
               const int code = reader.code(r, i);
               ASSERT_LE(std::abs(code), 127);
               // Half a step, and what the two roundings of x * (127 / a) can move a code near the middle.
-              ASSERT_LE(std::fabs(double{x[r * cols + i]} - code * (double{a} / 127)), double{a} / 127 * (0.5 + 127 * 2 * FLT_EPSILON));
+              ASSERT_LE(std::fabs(double{x[r * cols + i]} - code * (double{a} / 127)),
+                        double{a} / 127 * (0.5 + 127 * 2 * FLT_EPSILON));
               sum += code;
             }
             for (uint32_t i = end; i < q.rows.padded_cols && end == cols; i++) ASSERT_EQ(reader.code(r, i), 0);

@@ -25,9 +25,12 @@ float clamp(float x, float low, float high) { return x < low ? low : x > high ? 
 
 float narrowed(ScaleType type, float x) {
   switch (type) {
-    case ScaleType::f16: return f16_to_f32(f32_to_f16(x));
-    case ScaleType::bf16: return bf16_to_f32(f32_to_bf16(x));
-    case ScaleType::f32: return x;
+    case ScaleType::f16:
+      return f16_to_f32(f32_to_f16(x));
+    case ScaleType::bf16:
+      return bf16_to_f32(f32_to_bf16(x));
+    case ScaleType::f32:
+      return x;
   }
   return x;
 }
@@ -119,7 +122,8 @@ Status check_coded_row(const PackedForm& form, const RowBuffers& row) {
   if (form.bits == 4)
     for (uint32_t i = 0; i < form.cols; i++)
       if (row.codes[i] > 15)
-        return corrupt("the code of input " + std::to_string(i) + " is " + std::to_string(row.codes[i]) + ", and 4 bits end at 15");
+        return corrupt("the code of input " + std::to_string(i) + " is " + std::to_string(row.codes[i]) +
+                       ", and 4 bits end at 15");
   for (size_t g = 0; g < row.scales.size(); g++)
     if (!held_exactly(form.scale_type, row.scales[g]))
       return corrupt("the scale of group " + std::to_string(g) + " is not a finite number that the scale type holds");

@@ -26,9 +26,9 @@ class FloatRows {
 };
 
 struct CodedRow {
-  std::span<uint8_t> codes;   // (cols): 0..2^bits - 1; symmetric forms hold q + 128 or q + 8
-  std::span<float> scales;    // (groups), widened exactly from the scale type
-  std::span<float> offsets;   // (groups), or empty for symmetric forms
+  std::span<uint8_t> codes;  // (cols): 0..2^bits - 1; symmetric forms hold q + 128 or q + 8
+  std::span<float> scales;   // (groups), widened exactly from the scale type
+  std::span<float> offsets;  // (groups), or empty for symmetric forms
 };
 class CodedRows {
  public:
@@ -53,8 +53,9 @@ Result<PackTarget> allocate_packed(const PackedForm& form);
 // A target in memory of the caller (a mapped output file). Requires: packed_bytes(form) bytes.
 PackTarget packed_target(const PackedForm& form, std::shared_ptr<uint8_t> memory);
 
-// Packs the panels [first, last), every byte of them. Fails with the source's own status, on a weight that is not finite, on a group whose scale
-// overflows its type, and (coded) on a code, scale or offset that the form cannot hold exactly; the sentence names the row.
+// Packs the panels [first, last), every byte of them. Fails with the source's own status, on a weight that is not finite, on a
+// group whose scale overflows its type, and (coded) on a code, scale or offset that the form cannot hold exactly; the sentence
+// names the row.
 Status pack_panels(const FloatRows& source, const PackTarget& target, uint32_t first, uint32_t last, PackError* error);
 Status pack_panels(const CodedRows& source, const PackTarget& target, uint32_t first, uint32_t last);
 

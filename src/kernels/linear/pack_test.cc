@@ -76,7 +76,8 @@ TEST(PackedForm, sizes_follow_the_layout) {
   EXPECT_EQ(bits_per_weight({64, 128, 8, 128, ScaleType::f16, false, 0}), 8.125);
   EXPECT_EQ(bits_per_weight({64, 128, 4, 32, ScaleType::f16, false, 0}), 4.5);
   // The largest form does not overflow.
-  EXPECT_EQ(packed_bytes({kPackedDimMax, kPackedDimMax, 8, 32, ScaleType::f32, true, 0}), (uint64_t{1} << 48) / 2048 * (2048 + 512));
+  EXPECT_EQ(packed_bytes({kPackedDimMax, kPackedDimMax, 8, 32, ScaleType::f32, true, 0}),
+            (uint64_t{1} << 48) / 2048 * (2048 + 512));
 }
 
 TEST(PackedView, refuses_another_length) {
@@ -107,8 +108,9 @@ TEST(Pack, bytes_lie_as_the_header_says) {
         for (uint32_t i = 0; i < 100; i++) {
           const uint8_t* const group = i < 64 ? p : p + codes0 + tail;
           const uint32_t j = i % 64;
-          const int held = bits == 8 ? group[j / 4 * 256 + o * 4 + j % 4]
-                                     : (j % 8 < 4 ? group[j / 8 * 256 + o * 4 + j % 4] & 15 : group[j / 8 * 256 + o * 4 + j % 4] >> 4);
+          const int held = bits == 8
+                               ? group[j / 4 * 256 + o * 4 + j % 4]
+                               : (j % 8 < 4 ? group[j / 8 * 256 + o * 4 + j % 4] & 15 : group[j / 8 * 256 + o * 4 + j % 4] >> 4);
           ASSERT_EQ(held, codes[i]) << "row " << row << " input " << i;
         }
         for (uint32_t g = 0; g < 2; g++) {
@@ -210,7 +212,8 @@ TEST(Pack, hadamard_is_orthogonal_and_an_embedding_comes_back) {
   std::vector<float> held(192);
   for (uint32_t r = 0; r < 10; r++) {
     embed_row(*m, r, held.data());
-    for (uint32_t i = 0; i < 192; i++) EXPECT_NEAR(held[i], rows.at(r, i), 0.004);  // 64 errors of at most s / 2, s < 0.06 / 127 * 4
+    for (uint32_t i = 0; i < 192; i++)
+      EXPECT_NEAR(held[i], rows.at(r, i), 0.004);  // 64 errors of at most s / 2, s < 0.06 / 127 * 4
   }
 }
 

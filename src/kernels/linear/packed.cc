@@ -13,8 +13,8 @@ namespace espalier {
 Status validate(const PackedForm& form) {
   const auto number = [](auto n) { return std::to_string(n); };
   if (form.rows == 0 || form.cols == 0 || form.rows > kPackedDimMax || form.cols > kPackedDimMax)
-    return unsupported("a packed matrix of " + number(form.rows) + " outputs by " + number(form.cols) + " inputs: both must be 1 to " +
-                       number(kPackedDimMax));
+    return unsupported("a packed matrix of " + number(form.rows) + " outputs by " + number(form.cols) +
+                       " inputs: both must be 1 to " + number(kPackedDimMax));
   if (form.bits != 4 && form.bits != 8)
     return unsupported("a packed matrix with codes of " + number(+form.bits) + " bits: only 4 and 8 are held");
   if (form.group != 32 && form.group != 64 && form.group != 128)
@@ -26,7 +26,8 @@ Status validate(const PackedForm& form) {
   switch (form.scale_type) {
     case ScaleType::f16:
     case ScaleType::bf16:
-    case ScaleType::f32: return {};
+    case ScaleType::f32:
+      return {};
   }
   return unsupported("a packed matrix with an unknown scale type: only fp16, bf16 and fp32 are held");
 }
@@ -49,8 +50,9 @@ std::string form_name(const PackedForm& form) {
 Result<PackedMatrix> packed_view(const PackedForm& form, const uint8_t* data, size_t bytes, std::shared_ptr<const void> owner) {
   ESPALIER_TRY(validate(form));
   if (bytes != packed_bytes(form))
-    return corrupt("a packed matrix of " + std::to_string(form.rows) + " x " + std::to_string(form.cols) + " (" + form_name(form) +
-                   ") takes " + std::to_string(packed_bytes(form)) + " bytes, and " + std::to_string(bytes) + " are there");
+    return corrupt("a packed matrix of " + std::to_string(form.rows) + " x " + std::to_string(form.cols) + " (" +
+                   form_name(form) + ") takes " + std::to_string(packed_bytes(form)) + " bytes, and " + std::to_string(bytes) +
+                   " are there");
   return PackedMatrix{form, data, std::move(owner)};
 }
 
@@ -77,8 +79,7 @@ void unpack_row(const PackedMatrix& matrix, uint32_t row, float* dst) {
     const float b = form.offset ? read_scale(form.scale_type, tail + layout.scales_bytes, o) : 0.0f;
     for (uint32_t i = 0; i < n; i++) {
       const int code = layout.code(group, o, i);
-      dst[first + i] =
-          form.offset ? std::fma(static_cast<float>(code), s, b) : static_cast<float>(code - layout.zero) * s;
+      dst[first + i] = form.offset ? std::fma(static_cast<float>(code), s, b) : static_cast<float>(code - layout.zero) * s;
     }
   }
 }

@@ -12,7 +12,9 @@ namespace espalier {
 struct PackedLayout {
   explicit PackedLayout(const PackedForm& form)
       : bits(form.bits),
-        zero(form.offset ? 0 : form.bits == 8 ? 128 : 8),
+        zero(form.offset      ? 0
+             : form.bits == 8 ? 128
+                              : 8),
         scales_bytes(kPanelOutputs * (form.scale_type == ScaleType::f32 ? 4 : 2)),
         tail_bytes(scales_bytes * (form.offset ? 2 : 1)),
         group_bytes(code_bytes(form.group) + tail_bytes) {

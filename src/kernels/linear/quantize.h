@@ -5,7 +5,8 @@
 //           - with Hadamard: block_hadamard of the row first (packed.h; its own scratch, src is not changed);
 //           - per group of the weights (a shorter last group is a group): a = max|x|. a < 2^-100: codes 0, scale 0. Else
 //             code = rne(x * (127 / a)), scale = a / 127. Codes lie in -127..127; -128 never occurs;
-//           - a group with an infinity or a NaN: codes 0, scale NaN. Every output of that row becomes NaN, and the head refuses it.
+//           - a group with an infinity or a NaN: codes 0, scale NaN. Every output of that row becomes NaN, and the head refuses
+//           it.
 // Memory    reads exactly cols floats of a row; writes only its own rows of the result.
 // Threads   the caller splits rows; calls for different rows of one result may run at once.
 // Cost      one read of src, a quarter of that written; it stays in L1/L2.

@@ -12,7 +12,8 @@ namespace {
 // One stage of the transform inside a register: `other` holds the partner of each lane, lanes of `upper` are second in pairs:
 // a - b = a + (-b) there.
 inline __m512 stage(__m512 x, __m512 other, __mmask16 upper) {
-  const __m512i flipped = _mm512_mask_xor_epi32(_mm512_castps_si512(x), upper, _mm512_castps_si512(x), _mm512_set1_epi32(INT32_MIN));
+  const __m512i flipped =
+      _mm512_mask_xor_epi32(_mm512_castps_si512(x), upper, _mm512_castps_si512(x), _mm512_set1_epi32(INT32_MIN));
   return _mm512_add_ps(other, _mm512_castsi512_ps(flipped));
 }
 

@@ -17,7 +17,8 @@ __attribute__((target("avx2"))) uint64_t read_streams(const uint8_t* data, size_
   for (size_t i = 0; i + 256 <= part; i += 256)
     for (uint32_t s = 0; s < streams; s++) {
       const auto* p = reinterpret_cast<const __m256i*>(data + s * part + i);
-      for (int j = 0; j < 4; j++) sum[j] = _mm256_xor_si256(sum[j], _mm256_xor_si256(_mm256_loadu_si256(p + j), _mm256_loadu_si256(p + j + 4)));
+      for (int j = 0; j < 4; j++)
+        sum[j] = _mm256_xor_si256(sum[j], _mm256_xor_si256(_mm256_loadu_si256(p + j), _mm256_loadu_si256(p + j + 4)));
     }
   uint64_t words[16], all = 0;
   std::memcpy(words, sum, sizeof words);
@@ -26,14 +27,20 @@ __attribute__((target("avx2"))) uint64_t read_streams(const uint8_t* data, size_
 }
 
 // Inline assembly: a compiler must not see that every step adds the same.
-#define TEST_PEAK_24(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23)
+#define TEST_PEAK_24(X)                                                                                                      \
+  X(0)                                                                                                                       \
+  X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) \
+      X(23)
 #define TEST_PEAK_12(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
-#define TEST_PEAK_CLOBBERS "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"
+#define TEST_PEAK_CLOBBERS                                                                                                     \
+  "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", \
+      "xmm15"
 __attribute__((target("avx512f,avx512vnni"))) uint64_t macs_avx512(uint64_t steps) {
 #define X(i) "vpdpbusd %%zmm30, %%zmm31, %%zmm" #i "\n"
   uint64_t left = steps;
   __asm__ volatile("1:\n" TEST_PEAK_24(X) "dec %0\n jnz 1b\n"
-                   : "+r"(left)::"cc", TEST_PEAK_CLOBBERS, "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23");
+                   : "+r"(left)::"cc", TEST_PEAK_CLOBBERS, "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22",
+                     "xmm23");
 #undef X
   return steps * 24 * 64;
 }
@@ -45,7 +52,9 @@ uint64_t macs_avx_vnni(uint64_t steps) {
   return steps * 12 * 32;
 }
 uint64_t macs_avx2(uint64_t steps) {  // the sign trick's four instructions
-#define X(i) "vpsignb %%ymm13, %%ymm15, %%ymm12\n vpmaddubsw %%ymm12, %%ymm14, %%ymm12\n vpmaddwd %%ymm13, %%ymm12, %%ymm12\n vpaddd %%ymm12, %%ymm" #i ", %%ymm" #i "\n"
+#define X(i)                                                                                                                \
+  "vpsignb %%ymm13, %%ymm15, %%ymm12\n vpmaddubsw %%ymm12, %%ymm14, %%ymm12\n vpmaddwd %%ymm13, %%ymm12, %%ymm12\n vpaddd " \
+  "%%ymm12, %%ymm" #i ", %%ymm" #i "\n"
   uint64_t left = steps;
   __asm__ volatile("1:\n" TEST_PEAK_12(X) "dec %0\n jnz 1b\n vzeroupper\n" : "+r"(left)::"cc", TEST_PEAK_CLOBBERS);
 #undef X
@@ -75,7 +84,9 @@ uint64_t macs_portable(uint64_t steps) {
 
 }  // namespace
 
-uint64_t read(const uint8_t* data, size_t bytes, uint32_t streams) { return read_streams(data, bytes / streams / 256 * 256, streams); }
+uint64_t read(const uint8_t* data, size_t bytes, uint32_t streams) {
+  return read_streams(data, bytes / streams / 256 * 256, streams);
+}
 
 uint64_t int8_macs(Isa isa, uint64_t steps) {
 #if defined(__x86_64__)
