@@ -350,7 +350,9 @@ TEST(Options, the_table_is_sound) {
     EXPECT_FALSE(std::string(a.help).empty()) << a.name;
     EXPECT_EQ(a.type == OptionType::flag, std::string(a.placeholder).empty()) << a.name;
     for (const OptionSpec& b : option_table())
-      if (&a != &b && std::string(a.name) == b.name) EXPECT_EQ(a.commands & b.commands, 0u) << a.name;
+      if (&a != &b && std::string(a.name) == b.name) {
+        EXPECT_EQ(a.commands & b.commands, 0u) << a.name;
+      }
   }
   EXPECT_EQ(find_option("max_tokens", kRun), find_option("max-tokens", kRun));
   EXPECT_EQ(find_option("rows", kRun), nullptr);

@@ -159,8 +159,10 @@ TEST(MemoryPlan, values_that_live_at_once_never_share_a_slot) {
           if (plan.slot[static_cast<size_t>(in.value)] != kNone) holds[static_cast<size_t>(plan.slot[static_cast<size_t>(in.value)])] = in.value;
       for (const Op& op : f.ops) {
         if (segment != kNone && op.segment != segment) continue;
-        for (ValueId v : op.in)
-          if (v != kNone) EXPECT_EQ(holds[static_cast<size_t>(plan.slot[static_cast<size_t>(v)])], v) << f.values[static_cast<size_t>(v)].name;
+        for (ValueId v : op.in) {
+          if (v == kNone) continue;
+          EXPECT_EQ(holds[static_cast<size_t>(plan.slot[static_cast<size_t>(v)])], v) << f.values[static_cast<size_t>(v)].name;
+        }
         for (ValueId v : op.out) {
           if (v == kNone) continue;
           const size_t slot = static_cast<size_t>(plan.slot[static_cast<size_t>(v)]);
@@ -168,9 +170,10 @@ TEST(MemoryPlan, values_that_live_at_once_never_share_a_slot) {
           holds[slot] = v;
         }
       }
-      for (const Port& out : f.outputs)
-        if (segment != kNone && out.segment == segment && out.name.starts_with("edge."))
-          EXPECT_EQ(holds[static_cast<size_t>(plan.slot[static_cast<size_t>(out.value)])], out.value);
+      for (const Port& out : f.outputs) {
+        if (segment == kNone || out.segment != segment || !out.name.starts_with("edge.")) continue;
+        EXPECT_EQ(holds[static_cast<size_t>(plan.slot[static_cast<size_t>(out.value)])], out.value);
+      }
       if (segment == kNone) {
         int64_t all = 0;
         for (const ValueDecl& v : f.values) all += v.width;

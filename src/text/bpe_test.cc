@@ -11,7 +11,9 @@ BpeModel make(const std::vector<std::pair<std::string, std::string>>& merges) {
   int64_t id = 0;
   for (int b = 0; b < 256; ++b) EXPECT_TRUE(model.add_token(bytes_to_byte_level(std::string(1, static_cast<char>(b))), id++).ok());
   for (const auto& [l, r] : merges)
-    if (model.id_of(l + r) < 0) EXPECT_TRUE(model.add_token(l + r, id++).ok());
+    if (model.id_of(l + r) < 0) {
+      EXPECT_TRUE(model.add_token(l + r, id++).ok());
+    }
   for (const auto& [l, r] : merges) EXPECT_TRUE(model.add_merge(l, r).ok());
   return model;
 }

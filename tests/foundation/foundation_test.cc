@@ -301,7 +301,9 @@ TEST_P(Foundation, rolling_back_everything_or_nothing_leaves_the_exact_state) {
   ASSERT_TRUE(run(*model_, rows, states, out).ok());
   ASSERT_TRUE(run(*model_, rows, states, out).ok()) << "a new call drops pending rows";
   const int32_t bad[] = {1};
-  if (rows[1].parent == 0) EXPECT_FALSE(state->commit(bad).ok());
+  if (rows[1].parent == 0) {
+    EXPECT_FALSE(state->commit(bad).ok());
+  }
   EXPECT_EQ(state_bytes(*state), before);
 }
 
