@@ -25,7 +25,8 @@ const char* symbol(K op) {
 
 [[noreturn]] void too_large() { fail("an integer grows beyond 64 bits"); }
 
-JinjaValue checked(bool overflow, int64_t v) {
+// By reference: the arguments of a call are evaluated in any order, and the sum is written by the first one.
+JinjaValue checked(bool overflow, const int64_t& v) {
   if (overflow) too_large();
   return v;
 }
