@@ -17,14 +17,20 @@ Program small() {
   const int32_t rope = b.rope({10000.0, 4});
   ValueId h = b.embed(table);
   b.layer(0);
-  const ValueId p = b.linear(b.rms_norm(h, b.vector("norm.0", 8), 1e-5f), b.matrix("in", 24, 8));
-  h = b.add(h, b.linear(b.short_conv(p, b.taps("taps", 8, 3), kNone, b.frames_state(0, 2, 8), 3, false), b.matrix("out", 8, 8)));
+  // One declaration a statement: arguments are evaluated in any order.
+  const ValueId n = b.rms_norm(h, b.vector("norm.0", 8), 1e-5f);
+  const ValueId p = b.linear(n, b.matrix("in", 24, 8));
+  const WeightId taps = b.taps("taps", 8, 3);
+  const ValueId conv = b.short_conv(p, taps, kNone, b.frames_state(0, 2, 8), 3, false);
+  h = b.add(h, b.linear(conv, b.matrix("out", 8, 8)));
   b.output("layer.0", h);
   b.layer(1);
   const ValueId a = b.rms_norm(h, b.vector("norm.1", 8), 1e-5f);
-  const ValueId q = b.linear(a, b.matrix("q", 8, 8)), k = b.linear(a, b.matrix("k", 4, 8)), v = b.linear(a, b.matrix("v", 4, 8), b.vector("v.bias", 4));
+  const ValueId q = b.linear(a, b.matrix("q", 8, 8)), k = b.linear(a, b.matrix("k", 4, 8)), v_weight = b.matrix("v", 4, 8);
+  const ValueId v = b.linear(a, v_weight, b.vector("v.bias", 4));
   const auto qk = b.qk_norm_rope({q, k}, kNone, kNone, {2, 1, 4, 1e-5f, 0.5f, rope});
-  h = b.add(h, b.linear(b.attention(qk, v, b.kv_state(1, 1, 4), {2, 1, 4, MaskKind::ancestors, true}), b.matrix("o", 8, 8)));
+  const ValueId o = b.attention(qk, v, b.kv_state(1, 1, 4), {2, 1, 4, MaskKind::ancestors, true});
+  h = b.add(h, b.linear(o, b.matrix("o", 8, 8)));
   b.output("layer.1", h);
   b.layer(kNone);
   b.head(b.rms_norm(h, b.vector("norm", 8), 1e-5f), table);
