@@ -38,11 +38,14 @@ Program tiny_lfm2() {
     ValueId y;
     if (i % 2 == 0) {
       const ValueId p = b.linear(a, b.matrix(l + "in", 3 * kHidden, kHidden));
-      y = b.linear(b.short_conv(p, b.taps(l + "taps", kHidden, kTaps), kNone, b.frames_state(i, kTaps - 1, kHidden), kTaps, false), b.matrix(l + "out", kHidden, kHidden));
+      const WeightId taps = b.taps(l + "taps", kHidden, kTaps);  // weights are declared one by one: arguments have no order
+      const ValueId conv = b.short_conv(p, taps, kNone, b.frames_state(i, kTaps - 1, kHidden), kTaps, false);
+      y = b.linear(conv, b.matrix(l + "out", kHidden, kHidden));
     } else {
       const ValueId q = b.linear(a, b.matrix(l + "q", kHeads * kHeadDim, kHidden)), k = b.linear(a, b.matrix(l + "k", kKvHeads * kHeadDim, kHidden)),
                     v = b.linear(a, b.matrix(l + "v", kKvHeads * kHeadDim, kHidden));
-      const auto qk = b.qk_norm_rope({q, k}, b.vector(l + "q_norm", kHeadDim), b.vector(l + "k_norm", kHeadDim), {kHeads, kKvHeads, kHeadDim, 1e-5f, 0.17677669f, rope});
+      const WeightId q_norm = b.vector(l + "q_norm", kHeadDim), k_norm = b.vector(l + "k_norm", kHeadDim);
+      const auto qk = b.qk_norm_rope({q, k}, q_norm, k_norm, {kHeads, kKvHeads, kHeadDim, 1e-5f, 0.17677669f, rope});
       y = b.linear(b.attention(qk, v, b.kv_state(i, kKvHeads, kHeadDim), {kHeads, kKvHeads, kHeadDim, MaskKind::ancestors, true}), b.matrix(l + "o", kHidden, kHeads * kHeadDim));
     }
     h = b.add(h, y);
