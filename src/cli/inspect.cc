@@ -12,15 +12,12 @@
 namespace espalier::cli {
 namespace {
 
-Value capabilities_json(const TemplateCapabilities& c) {
+Value chat_json(const ChatFormat& chat) {
   Value v = Value::object();
-  v.set("system", c.system);
-  v.set("tools", c.tools);
-  v.set("tool_calls", c.tool_calls);
-  v.set("tool_results", c.tool_results);
-  v.set("opens_thought", c.opens_thought);
-  v.set("mentions_thought", c.mentions_thought);
-  v.set("thinking_switch", c.thinking_switch.empty() ? Value() : Value(c.thinking_switch));
+  v.set("tools", chat.takes_tools());
+  v.set("tool_calls", !chat.call_markers().open.empty());
+  v.set("reasoning", chat.has_reasoning());
+  v.set("end_token", chat.end_id());
   return v;
 }
 
@@ -28,7 +25,7 @@ Value capabilities_json(const TemplateCapabilities& c) {
 void add_text(const std::string& path, Value& report) {
   auto text = open_text_model(path);
   const bool chats = text.ok() && text->chat;
-  report.set("chat", chats ? capabilities_json(text->chat->capabilities()) : Value());
+  report.set("chat", chats ? chat_json(*text->chat) : Value());
   if (!chats) report.find("notices")->push(text.ok() ? text->no_chat : text.status().message());
 }
 

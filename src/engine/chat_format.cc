@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/chat_messages.h"
+
 namespace espalier {
 namespace {
 
@@ -23,13 +25,25 @@ Result<ChatFormat> ChatFormat::make(const Checkpoint& checkpoint, const Tokenize
   auto parsed = ChatTemplate::parse(source);
   if (!parsed.ok()) return std::move(parsed).status().with_context(checkpoint.path() + ": chat template");
   ChatFormat format(std::move(parsed).value());
-  format.capabilities_.mentions_thought = format.template_.mentions("</think>");
+  format.find_markers(tokenizer);
   format.bos_ = named_token(checkpoint.tokenizer_config(), "bos_token");
   if (format.bos_.empty()) format.bos_ = spelling(tokenizer, tokenizer.bos_id());
   format.eos_ = named_token(checkpoint.tokenizer_config(), "eos_token");
   if (format.eos_.empty() && !tokenizer.eos_ids().empty()) format.eos_ = spelling(tokenizer, tokenizer.eos_ids().front());
   format.find_end(tokenizer);
   return format;
+}
+
+// The forms that calls come in. The template says which one its model was made with, or a control token made for it does.
+void ChatFormat::find_markers(const Tokenizer& tokenizer) {
+  constexpr std::pair<const char*, const char*> kMarkers[] = {{"<|tool_call_start|>", "<|tool_call_end|>"}, {"<tool_call>", "</tool_call>"}};
+  for (const auto& [open, close] : kMarkers) {
+    const int32_t id = tokenizer.id_of(open);
+    const bool control = id >= 0 && tokenizer.is_special(id);
+    if (!control && !template_.mentions(open)) continue;
+    markers_ = {open, close, !control};
+    return;
+  }
 }
 
 // The first control token behind an assistant's turn that is nothing but a mark.
@@ -48,8 +62,14 @@ void ChatFormat::find_end(const Tokenizer& tokenizer) {
 }
 
 Result<RenderedChat> ChatFormat::render(const Value& messages, const Value& tools, const Value& kwargs, bool generation_prompt) const {
+  if (!tools.is_null() && !takes_tools()) return unsupported("tools: this model's chat template has no place for tools", "tools");
+  if (kwargs.is_object())
+    for (const auto& [key, value] : kwargs.as_object())
+      if (!template_.reads(key))
+        return unsupported("chat_template_kwargs: this model's chat template does not read \"" + key.substr(0, 60) + "\", so it would change nothing",
+                           "chat_template_kwargs");
   ChatInput input;
-  input.messages = messages;
+  ESPALIER_ASSIGN(input.messages, normalise_messages(messages, {template_.mentions("developer")}));
   input.tools = tools;
   input.kwargs = kwargs;
   input.add_generation_prompt = generation_prompt;
@@ -61,19 +81,5 @@ Result<RenderedChat> ChatFormat::render(const Value& messages, const Value& tool
   out.in_thought = ends_in_thought(out.text);
   return out;
 }
-
-struct ChatParser::State {
-  bool reasoning = false;
-};
-ChatParser::ChatParser(const ChatFormat& format, const Value&, bool) : state_(std::make_unique<State>()) {
-  state_->reasoning = format.capabilities().mentions_thought;
-}
-ChatParser::~ChatParser() = default;
-ChatParser::ChatParser(ChatParser&&) noexcept = default;
-ChatParser& ChatParser::operator=(ChatParser&&) noexcept = default;
-std::vector<ChatPiece> ChatParser::push(std::string_view text) { return {{Delta::Kind::text, std::string(text), {}}}; }
-std::vector<ChatPiece> ChatParser::push_control(std::string_view) { return {}; }
-std::vector<ChatPiece> ChatParser::finish() { return {}; }
-bool ChatParser::has_reasoning() const { return state_->reasoning; }
 
 }  // namespace espalier

@@ -24,6 +24,12 @@ struct RenderedChat {
   std::vector<std::string> warnings;
 };
 
+// What stands round the calls of an answer. Without markers nothing is a call.
+struct CallMarkers {
+  std::string open, close;
+  bool in_text = false;  // the tokenizer makes them of ordinary tokens; else they are control tokens and nothing else is one
+};
+
 class ChatFormat {
  public:
   // Fails where there is no template, or one that cannot be read: chat is refused, never guessed.
@@ -35,14 +41,17 @@ class ChatFormat {
 
   // The control token that the template puts behind an assistant's turn; -1: none.
   int32_t end_id() const { return end_id_; }
-  const TemplateCapabilities& capabilities() const { return capabilities_; }
+  bool has_reasoning() const { return template_.mentions("</think>"); }
+  bool takes_tools() const { return template_.reads("tools"); }
+  const CallMarkers& call_markers() const { return markers_; }
 
  private:
   explicit ChatFormat(ChatTemplate chat_template) : template_(std::move(chat_template)) {}
   void find_end(const Tokenizer& tokenizer);
+  void find_markers(const Tokenizer& tokenizer);
 
   ChatTemplate template_;
-  TemplateCapabilities capabilities_;
+  CallMarkers markers_;
   std::string bos_, eos_;
   int32_t end_id_ = -1;
 };
