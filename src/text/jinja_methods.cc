@@ -97,7 +97,7 @@ JinjaValue partition_method(Evaluator& ev, const JinjaValue& self, const Args& a
     parts[from_right ? 2 : 0] = self.marked();
   } else {
     parts[0] = self.marked().substr(0, hit);
-    parts[1] = sep;
+    parts[1] = self.marked().substr(hit, sep.size());  // the text's own bytes, whoever wrote the separator
     parts[2] = self.marked().substr(hit + sep.size());
   }
   return ev.list(as_values(ev, std::move(parts), self.str().markup), Seq::Kind::tuple);
