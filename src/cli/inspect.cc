@@ -14,9 +14,14 @@ namespace {
 
 Value chat_json(const ChatFormat& chat) {
   Value v = Value::object();
-  v.set("tools", chat.takes_tools());
-  v.set("tool_calls", !chat.call_markers().open.empty());
-  v.set("reasoning", chat.has_reasoning());
+  const TemplateCapabilities& c = chat.capabilities();
+  v.set("system", c.system);
+  v.set("tools", c.tools);
+  v.set("tool_calls", c.tool_calls);
+  v.set("tool_results", c.tool_results);
+  v.set("opens_thought", c.opens_thought);
+  v.set("mentions_thought", c.mentions_thought);
+  v.set("thinking_switch", c.thinking_switch.empty() ? Value() : Value(c.thinking_switch));
   v.set("end_token", chat.end_id());
   return v;
 }

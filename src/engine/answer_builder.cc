@@ -25,8 +25,10 @@ Result<AnswerBuilder> AnswerBuilder::make(const Tokenizer& tokenizer, const Chat
 AnswerBuilder::AnswerBuilder(const Tokenizer& tokenizer, const ChatFormat* chat, const AnswerRules& rules, StopStrings stops)
     : tokenizer_(&tokenizer), rules_(rules), stops_(std::move(stops)), matcher_(stops_) {
   if (rules_.is_chat && chat != nullptr) {
-    parser_.emplace(*chat, rules_.tools, rules_.in_thought);
-    if (parser_->has_reasoning()) answer_.reasoning.emplace();
+    const OutputFormat format = chat->output(rules_.in_thought);
+    if (format.reasoning) answer_.reasoning.emplace();
+    marker_ids_ = chat->marker_ids();
+    parser_ = std::make_unique<OutputParser>(format, rules_.tools);
   }
   if (rules_.logprobs >= 0) answer_.logprobs.emplace();
 }
@@ -43,16 +45,16 @@ bool AnswerBuilder::accept(int32_t id, const TokenLogprobs& logprobs, const Call
     for (const TopEntry& e : logprobs.top) entry.top.emplace_back(e.id, e.logit);
     answer_.logprobs->push_back(std::move(entry));
   }
-  if (!tokenizer_->is_special(id)) {
-    text(utf8_.push(tokenizer_->token_bytes(id)), callbacks);
-  } else if (parser_) {
-    // No character and no stop string reaches across a control token.
+  if (std::binary_search(marker_ids_.begin(), marker_ids_.end(), id)) {
+    // No character and no stop string reaches across a marker.
     text(utf8_.flush(Utf8Stream::Tail::replace), callbacks);
     if (!complete_) {
       deliver(matcher_.flush(), callbacks);
       matcher_ = StopMatcher(stops_);
-      hand_out(parser_->push_control(tokenizer_->token_bytes(id)), callbacks);
+      hand_out(parser_->push(tokenizer_->token_bytes(id), true), callbacks);
     }
+  } else if (!tokenizer_->is_special(id)) {
+    text(utf8_.push(tokenizer_->token_bytes(id)), callbacks);
   }
   if (!complete_ && static_cast<int64_t>(answer_.token_ids.size()) >= rules_.max_tokens)
     end(FinishReason::length, Utf8Stream::Tail::drop, callbacks);
@@ -78,7 +80,10 @@ void AnswerBuilder::end(FinishReason reason, Utf8Stream::Tail tail, const Callba
   if (complete_) return;
   complete_ = true;
   deliver(matcher_.flush(), callbacks);
-  if (parser_) hand_out(parser_->finish(), callbacks);
+  if (parser_) {
+    hand_out(parser_->finish(), callbacks);
+    answer_.warnings = parser_->warnings();
+  }
   answer_.finish_reason = reason == FinishReason::stop && !answer_.tool_calls.empty() ? FinishReason::tool_calls : reason;
 }
 
@@ -87,20 +92,22 @@ void AnswerBuilder::deliver(std::string_view certain, const Callbacks& callbacks
   if (parser_)
     hand_out(parser_->push(certain), callbacks);
   else
-    hand_out({{Delta::Kind::text, std::string(certain), {}}}, callbacks);
+    hand_out({{OutputPiece::Kind::content, std::string(certain), {}}}, callbacks);
 }
 
-void AnswerBuilder::hand_out(const std::vector<ChatPiece>& pieces, const Callbacks& callbacks) {
-  for (const ChatPiece& piece : pieces) {
-    Delta delta{piece.kind, piece.text, nullptr};
+void AnswerBuilder::hand_out(const std::vector<OutputPiece>& pieces, const Callbacks& callbacks) {
+  for (const OutputPiece& piece : pieces) {
+    Delta delta{Delta::Kind::text, piece.text, nullptr};
     switch (piece.kind) {
-      case Delta::Kind::text: answer_.text += piece.text; break;
-      case Delta::Kind::reasoning:
+      case OutputPiece::Kind::content: answer_.text += piece.text; break;
+      case OutputPiece::Kind::reasoning:
+        delta.kind = Delta::Kind::reasoning;
         if (!answer_.reasoning) answer_.reasoning.emplace();
         *answer_.reasoning += piece.text;
         break;
-      case Delta::Kind::tool_call:
-        answer_.tool_calls.push_back(piece.call);
+      case OutputPiece::Kind::call:
+        delta.kind = Delta::Kind::tool_call;
+        answer_.tool_calls.push_back({"call_" + std::to_string(answer_.tool_calls.size()), piece.call.name, piece.call.arguments_json()});
         delta.call = &answer_.tool_calls.back();
         break;
     }

@@ -39,7 +39,7 @@ class AnswerBuilder {
   // Ends it from outside. Requires: not complete.
   void cancel(const Callbacks& callbacks);
   bool complete() const { return complete_; }
-  // Text, reasoning, calls, token_ids, logprobs, finish_reason, stop_text. Requires: complete().
+  // Text, reasoning, calls, token_ids, logprobs, finish_reason, stop_text, the parser's warnings. Requires: complete().
   Answer take() &&;
 
  private:
@@ -47,14 +47,15 @@ class AnswerBuilder {
   void text(std::string_view piece, const Callbacks& callbacks);
   void end(FinishReason reason, Utf8Stream::Tail tail, const Callbacks& callbacks);
   void deliver(std::string_view certain, const Callbacks& callbacks);
-  void hand_out(const std::vector<ChatPiece>& pieces, const Callbacks& callbacks);
+  void hand_out(const std::vector<OutputPiece>& pieces, const Callbacks& callbacks);
 
   const Tokenizer* tokenizer_;
   AnswerRules rules_;
   StopStrings stops_;
   StopMatcher matcher_;
   Utf8Stream utf8_;
-  std::optional<ChatParser> parser_;
+  std::vector<int32_t> marker_ids_;  // tokens that the parser must see as what they are
+  std::unique_ptr<OutputParser> parser_;
   Answer answer_;
   bool complete_ = false;
 };

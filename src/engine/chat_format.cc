@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/chat_messages.h"
+#include "text/chat.h"
 
 namespace espalier {
 namespace {
@@ -25,6 +25,7 @@ Result<ChatFormat> ChatFormat::make(const Checkpoint& checkpoint, const Tokenize
   auto parsed = ChatTemplate::parse(source);
   if (!parsed.ok()) return std::move(parsed).status().with_context(checkpoint.path() + ": chat template");
   ChatFormat format(std::move(parsed).value());
+  format.capabilities_ = describe_template(format.template_);
   format.find_markers(tokenizer);
   format.bos_ = named_token(checkpoint.tokenizer_config(), "bos_token");
   if (format.bos_.empty()) format.bos_ = spelling(tokenizer, tokenizer.bos_id());
@@ -34,16 +35,21 @@ Result<ChatFormat> ChatFormat::make(const Checkpoint& checkpoint, const Tokenize
   return format;
 }
 
-// The forms that calls come in. The template says which one its model was made with, or a control token made for it does.
 void ChatFormat::find_markers(const Tokenizer& tokenizer) {
-  constexpr std::pair<const char*, const char*> kMarkers[] = {{"<|tool_call_start|>", "<|tool_call_end|>"}, {"<tool_call>", "</tool_call>"}};
-  for (const auto& [open, close] : kMarkers) {
-    const int32_t id = tokenizer.id_of(open);
-    const bool control = id >= 0 && tokenizer.is_special(id);
-    if (!control && !template_.mentions(open)) continue;
-    markers_ = {open, close, !control};
-    return;
-  }
+  output_ = find_output_format(template_, [&](std::string_view text) { return tokenizer.id_of(text) >= 0; }, false);
+  std::vector<std::string_view> markers;
+  if (output_.calls != OutputFormat::Calls::none && output_.call_markers_are_tokens) markers = {output_.call_start, output_.call_end};
+  if (output_.thought_markers_are_tokens) markers.insert(markers.end(), {output_.thought_start, output_.thought_end});
+  for (const std::string_view marker : markers)
+    if (const int32_t id = marker.empty() ? -1 : tokenizer.id_of(marker); id >= 0) marker_ids_.push_back(id);
+  std::sort(marker_ids_.begin(), marker_ids_.end());
+}
+
+OutputFormat ChatFormat::output(bool in_thought) const {
+  OutputFormat format = output_;
+  format.starts_in_thought = in_thought;
+  format.reasoning = format.reasoning || in_thought;
+  return format;
 }
 
 // The first control token behind an assistant's turn that is nothing but a mark.
@@ -62,15 +68,16 @@ void ChatFormat::find_end(const Tokenizer& tokenizer) {
 }
 
 Result<RenderedChat> ChatFormat::render(const Value& messages, const Value& tools, const Value& kwargs, bool generation_prompt) const {
-  if (!tools.is_null() && !takes_tools()) return unsupported("tools: this model's chat template has no place for tools", "tools");
+  ESPALIER_ASSIGN(Value offered, check_tools(tools));
+  if (!offered.is_null() && !capabilities_.tools) return unsupported("tools: this model's chat template has no place for tools", "tools");
   if (kwargs.is_object())
     for (const auto& [key, value] : kwargs.as_object())
       if (!template_.reads(key))
         return unsupported("chat_template_kwargs: this model's chat template does not read \"" + key.substr(0, 60) + "\", so it would change nothing",
                            "chat_template_kwargs");
   ChatInput input;
-  ESPALIER_ASSIGN(input.messages, normalise_messages(messages, {template_.mentions("developer")}));
-  input.tools = tools;
+  ESPALIER_ASSIGN(input.messages, normalise_chat_messages(messages, capabilities_));
+  input.tools = std::move(offered);
   input.kwargs = kwargs;
   input.add_generation_prompt = generation_prompt;
   input.bos_token = bos_;

@@ -13,6 +13,7 @@
 #include "espalier/request.h"
 #include "espalier/status.h"
 #include "text/template.h"
+#include "text/tool_calls.h"
 #include "text/tokenizer.h"
 #include "weights/checkpoint.h"
 
@@ -24,26 +25,22 @@ struct RenderedChat {
   std::vector<std::string> warnings;
 };
 
-// What stands round the calls of an answer. Without markers nothing is a call.
-struct CallMarkers {
-  std::string open, close;
-  bool in_text = false;  // the tokenizer makes them of ordinary tokens; else they are control tokens and nothing else is one
-};
-
 class ChatFormat {
  public:
   // Fails where there is no template, or one that cannot be read: chat is refused, never guessed.
   static Result<ChatFormat> make(const Checkpoint& checkpoint, const Tokenizer& tokenizer);
 
   // `messages`: an array as OpenAI clients send it; `tools`: an array or null; `kwargs`: an object or null. The status's field
-  // is "messages" or "tools".
+  // begins with "messages" or "tools".
   Result<RenderedChat> render(const Value& messages, const Value& tools, const Value& kwargs, bool generation_prompt = true) const;
 
   // The control token that the template puts behind an assistant's turn; -1: none.
   int32_t end_id() const { return end_id_; }
-  bool has_reasoning() const { return template_.mentions("</think>"); }
-  bool takes_tools() const { return template_.reads("tools"); }
-  const CallMarkers& call_markers() const { return markers_; }
+  const TemplateCapabilities& capabilities() const { return capabilities_; }
+  // How answers to a prompt are written.
+  OutputFormat output(bool in_thought) const;
+  // The tokens that mark calls and thoughts, sorted.
+  const std::vector<int32_t>& marker_ids() const { return marker_ids_; }
 
  private:
   explicit ChatFormat(ChatTemplate chat_template) : template_(std::move(chat_template)) {}
@@ -51,36 +48,11 @@ class ChatFormat {
   void find_markers(const Tokenizer& tokenizer);
 
   ChatTemplate template_;
-  CallMarkers markers_;
+  TemplateCapabilities capabilities_;
+  OutputFormat output_;
+  std::vector<int32_t> marker_ids_;
   std::string bos_, eos_;
   int32_t end_id_ = -1;
-};
-
-// What a part of an answer is.
-struct ChatPiece {
-  Delta::Kind kind = Delta::Kind::text;
-  std::string text;
-  ToolCall call;
-};
-
-// Sorts the text of one answer into reasoning, text and calls.
-class ChatParser {
- public:
-  ChatParser(const ChatFormat& format, const Value& tools, bool in_thought);
-  ~ChatParser();
-  ChatParser(ChatParser&&) noexcept;
-  ChatParser& operator=(ChatParser&&) noexcept;
-
-  // What is certain after more text, or after a control token.
-  std::vector<ChatPiece> push(std::string_view text);
-  std::vector<ChatPiece> push_control(std::string_view spelling);
-  // The end: what was held back.
-  std::vector<ChatPiece> finish();
-  bool has_reasoning() const;
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
 };
 
 }  // namespace espalier

@@ -116,7 +116,7 @@ Result<Answer> generate(Engine::Impl& engine, const PreparedRequest& request, Ge
   Answer answer = std::move(builder).take();
   answer.prompt_token_ids = request.prompt_ids;
   answer.seed = request.rules.seed;
-  answer.warnings = request.warnings;
+  answer.warnings.insert(answer.warnings.begin(), request.warnings.begin(), request.warnings.end());
   answer.timings.load_ms = engine.info.load_ms;
   answer.timings.prefill_ms = ms_between(t0, drawn > 0 ? first : t1);
   answer.timings.ttft_ms = drawn > 0 ? ms_between(request.received_ns, first) : 0;
