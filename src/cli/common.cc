@@ -57,9 +57,11 @@ Result<Engine> open_with_progress(const Arguments& args, const std::string& mode
     progress.update(done, total);
     return !interrupted();
   };
-  auto engine = Engine::open(options);
+  auto engine = [&] {
+    const HoldInterrupts hold;
+    return Engine::open(options);
+  }();
   progress.clear();
-  accept_interrupts();
   if (engine.ok() && !args.flag("quiet"))
     for (const std::string& notice : engine->info().notices) err("espalier: note: " + notice + "\n");
   return engine;

@@ -47,7 +47,7 @@ Result<std::vector<std::string>> verified(const Checkpoint& checkpoint) {
 }  // namespace
 
 int inspect_command(const Arguments& args) {
-  accept_interrupts();
+  end_on_interrupt();
   auto form = weights_form(args.text("weights").value_or("auto"));
   if (!form.ok()) return fail(args, form.status());
   auto checkpoint = Checkpoint::open(args.positionals[0]);

@@ -26,12 +26,11 @@ void handle_interrupt(int) {
   errno = saved;
 }
 
-void mask_interrupt(int how) {
+sigset_t interrupt_set() {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGTERM);
-  pthread_sigmask(how, &set, nullptr);
+  return set;
 }
 
 }  // namespace
@@ -42,11 +41,21 @@ void install_signals() {
   action.sa_handler = handle_interrupt;
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);  // no SA_RESTART: a read of stdin returns
-  sigaction(SIGTERM, &action, nullptr);
-  mask_interrupt(SIG_BLOCK);
 }
-void accept_interrupts() { mask_interrupt(SIG_UNBLOCK); }
-bool interrupted() { return interrupt_flag.load(); }
+void end_on_interrupt() { signal(SIGINT, SIG_DFL); }
+HoldInterrupts::HoldInterrupts() {
+  const sigset_t set = interrupt_set();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+HoldInterrupts::~HoldInterrupts() {
+  const sigset_t set = interrupt_set();
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+bool interrupted() {
+  if (interrupt_flag.load()) return true;
+  sigset_t waiting;
+  return sigpending(&waiting) == 0 && sigismember(&waiting, SIGINT) == 1;
+}
 void clear_interrupt() { interrupt_flag.store(false); }
 
 OnInterrupt::OnInterrupt(void (*fn)(void*), void* context) {

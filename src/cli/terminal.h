@@ -13,11 +13,19 @@ namespace espalier::cli {
 
 inline constexpr int kExitOk = 0, kExitFailed = 1, kExitUsage = 2, kExitInterrupted = 130, kExitPipeClosed = 141;
 
-// Installs the handlers. Threads made after this never take the signals, so that handlers run on this thread alone.
+// From now on Ctrl-C sets a flag (a second one ends the process), and a closed pipe is an error of write.
 void install_signals();
-// Lets this thread take SIGINT again; called once the library has started its threads.
-void accept_interrupts();
-bool interrupted();
+// For commands that never look at the flag: Ctrl-C ends the process at once.
+void end_on_interrupt();
+// While it lives, Ctrl-C waits; threads made meanwhile never take it, so that handlers run on this thread alone.
+class HoldInterrupts {
+ public:
+  HoldInterrupts();
+  ~HoldInterrupts();
+  HoldInterrupts(const HoldInterrupts&) = delete;
+  HoldInterrupts& operator=(const HoldInterrupts&) = delete;
+};
+bool interrupted();  // one that waits counts
 void clear_interrupt();
 // Runs `fn` on Ctrl-C while the object lives; must be safe in a signal handler. A second Ctrl-C that finds no such object, or
 // the flag still set, ends the process.

@@ -137,7 +137,7 @@ int score_command(const Arguments& args) {
 }
 
 int render_command(const Arguments& args) {
-  accept_interrupts();
+  end_on_interrupt();
   auto text = read_all_input();
   if (!text.ok()) return fail(args, text.status());
   auto value = parse_json(*text);
@@ -166,7 +166,7 @@ int render_command(const Arguments& args) {
 }
 
 int tokenize_command(const Arguments& args) {
-  accept_interrupts();
+  end_on_interrupt();
   auto model = open_text_model(args.positionals[0]);
   if (!model.ok()) return fail(args, model.status());
   auto text = read_all_input();

@@ -21,7 +21,6 @@ Status convert(const Arguments& args) {
   ESPALIER_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(args.positionals[0]));
   ESPALIER_ASSIGN(const ModelPlan plan, plan_model(checkpoint));
   ThreadTeam team(options.threads);
-  accept_interrupts();
   Progress progress(args.positionals[0] + ": packing weights", args.flag("quiet"));
   return convert_model(checkpoint, plan, form, args.positionals[1], team, [&](uint64_t done, uint64_t total) {
     progress.update(done, total);

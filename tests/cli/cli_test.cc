@@ -242,6 +242,14 @@ TEST(Cli, ctrl_c_gives_the_partial_answer_and_130) {
   EXPECT_LT(ran.out.size(), 1000u);
 }
 
+TEST(Cli, ctrl_c_in_chat_stops_the_answer_and_not_the_program) {
+  const Ran ran = run({"chat", kModel, "--temperature", "0", "--unit", "reference", "--max-tokens", "900", "--quiet", "--logit-bias", "70:100"},
+                      "one\n/messages\n/exit\n", 5);
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(has(ran.out, R"("role":"assistant")")) << ran.out;
+  EXPECT_LT(ran.out.size(), 1500u);
+}
+
 TEST(Cli, score_gives_a_log_probability_for_every_token_but_the_first) {
   const Value v = json(run({"score", kModel, "--logprobs", "3", "--json", "--quiet"}, "hello world"));
   const auto& entries = v.find("logprobs")->as_array();
