@@ -119,7 +119,7 @@ TEST(Chat, L16_thinking_off_does_something_or_is_refused) {
     EXPECT_TRUE(set_thinking(false, c, off).ok());
     EXPECT_EQ(to_json(off), R"({"enable_thinking":false})");
   }
-  EXPECT_EQ(describe_template(source("{% if thinking %}<think>{% endif %}")).thinking_switch, "thinking");
+  EXPECT_EQ(describe_template(source("{% if thinking %}<think>{% else %}x{% endif %}")).thinking_switch, "thinking");
   EXPECT_FALSE(set_thinking(true, describe_template(family("smollm2")), kwargs).ok());
   EXPECT_EQ(prompt_of(family("lfm2.5-2.6b"), json(R"({"messages":[{"role":"user","content":"x"}],"chat_template_kwargs":{"enable_thinking":false}})")).find("refused"), 0u);
 }
