@@ -210,7 +210,7 @@ void OutputParser::scan() {
     };
     const bool thoughts = format_.reasoning && !format_.thought_markers_are_tokens;
     const bool enclosed = format_.calls == OutputFormat::Calls::enclosed && !format_.call_markers_are_tokens;
-    look(thoughts && mode_ == Mode::content, format_.thought_start, 0);
+    look(thoughts && thought_may_open(), format_.thought_start, 0);
     look(thoughts && mode_ == Mode::thought, format_.thought_end, 1);
     look(enclosed && mode_ != Mode::call, format_.call_start, 2);
     look(enclosed && mode_ == Mode::call, format_.call_end, 3);
@@ -223,11 +223,17 @@ void OutputParser::scan() {
     const std::string before = held_.substr(0, best);
     held_.erase(0, best + length);
     emit_text(before);
-    if (which == 0) start_thought();
+    if (which == 0 && !thought_may_open()) emit_text(format_.thought_start);  // inside JSON that `before` began
+    else if (which == 0) start_thought();
     else if (which == 1) end_thought();
     else if (which == 2) start_call();
     else end_call();
   }
+}
+
+// In content, and before JSON that is only held because white space came first.
+bool OutputParser::thought_may_open() const {
+  return mode_ == Mode::content || (mode_ == Mode::json && !json_marked_ && trimmed(call_).empty());
 }
 
 void OutputParser::start_thought() {
@@ -267,7 +273,10 @@ void OutputParser::warn(std::string text) {
 
 void OutputParser::emit(OutputPiece::Kind kind, std::string_view text) {
   if (text.empty()) return;
-  if (kind == OutputPiece::Kind::content) content_begun_ = true;
+  if (kind == OutputPiece::Kind::content) {
+    content_begun_ = true;
+    content_said_ = content_said_ || !trimmed(text).empty();
+  }
   if (!out_.empty() && out_.back().kind == kind) out_.back().text += text;
   else out_.push_back({kind, std::string(text), {}});
 }
@@ -295,7 +304,7 @@ void OutputParser::emit_text(std::string_view text) {
   }
   if (drop_line_ends_ && !content_begun_) text.remove_prefix(std::min(text.find_first_not_of(kLineEnds), text.size()));
   if (text.empty()) return;
-  const bool may_be_json = format_.calls == OutputFormat::Calls::bare_json && !content_begun_ && tools_.is_array() && !tools_.as_array().empty();
+  const bool may_be_json = format_.calls == OutputFormat::Calls::bare_json && !content_said_ && tools_.is_array() && !tools_.as_array().empty();
   if (may_be_json) {
     json_marked_ = false;
     mode_ = Mode::json;

@@ -78,6 +78,7 @@ class OutputParser {
 
   bool take_marker(std::string_view text);
   void scan();
+  bool thought_may_open() const;
   void start_thought();
   void end_thought();
   void start_call();
@@ -94,7 +95,7 @@ class OutputParser {
   std::string held_;           // text that may be the beginning of a marker
   std::string call_;           // what stands behind call_start
   std::string line_ends_;      // of reasoning: dropped if the thought ends there
-  bool thought_begun_ = false, drop_line_ends_ = false, content_begun_ = false, json_marked_ = false;
+  bool thought_begun_ = false, drop_line_ends_ = false, content_begun_ = false, content_said_ = false, json_marked_ = false;
   int calls_ = 0;
   std::vector<OutputPiece> out_;
   std::vector<std::string> warnings_;

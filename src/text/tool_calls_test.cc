@@ -274,6 +274,10 @@ TEST(ToolCalls, bare_json_is_held_only_while_it_may_be_a_call) {
   const Outcome text = run(f, {{" {\"a\": 1}\n", false}});
   EXPECT_EQ(text.content, " {\"a\": 1}\n");
   EXPECT_TRUE(text.warnings.empty());
+  OutputFormat thinks = spelled(f);
+  thinks.reasoning = true;
+  EXPECT_EQ(run(thinks, {{" <think>a</think>{\"name\": \"ping\"}", false}}).calls.size(), 1u);
+  EXPECT_EQ(run(thinks, {{"{\"x\": \"<think>\"}", false}}).content, "{\"x\": \"<think>\"}");
   OutputParser parser(f, tools());
   Outcome o;
   take(o, parser.push(" "));
