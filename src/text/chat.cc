@@ -13,7 +13,10 @@ constexpr std::array<std::string_view, 5> kRoles = {"system", "developer", "user
 constexpr std::array<std::string_view, 3> kThoughts = {"reasoning_content", "thinking", "reasoning"};
 
 std::string found(const Value* v) { return v == nullptr ? "nothing" : v->type_name(); }
-std::string shown(const std::string& text) { return "\"" + text.substr(0, 60) + "\""; }
+std::string shown(const std::string& text) {
+  std::string out = "\"";
+  return out.append(text, 0, 60).append("\"");
+}
 
 Status wrong(const std::string& where, const std::string& what) { return invalid(where + ": " + what, where); }
 

@@ -30,7 +30,7 @@ std::string described(const JinjaValue& object) {
 }
 
 JinjaValue no_attribute(const JinjaValue& object, std::string_view name) {
-  return JinjaValue::undefined("'" + described(object) + "' has no attribute '" + std::string(name) + "'");
+  return JinjaValue::undefined(std::string("'") + described(object) + "' has no attribute '" + std::string(name) + "'");
 }
 
 JinjaValue loop_attribute(const JinjaValue& object, std::string_view name) {
@@ -405,7 +405,7 @@ JinjaValue Evaluator::call_macro(const Macro& m, Args args) {
 JinjaValue Evaluator::call(const JinjaValue& callee, Args args) {
   if (callee.is_macro()) return call_macro(*callee.macro(), std::move(args));
   if (callee.is_undefined()) fail(callee.as_undefined().hint);
-  if (!callee.is_callable()) fail("'" + type_name(callee) + "' object is not callable");
+  if (!callee.is_callable()) fail(std::string("'") + type_name(callee) + "' object is not callable");
   const Callable& c = callee.callable();
   if (c.kind == Callable::Kind::function) return call_function(c.name, std::move(args));
   return call_method(*this, c.self, c.name, args);

@@ -43,7 +43,7 @@ MarkedText padded(const MarkedText& body, const Spec& s, char default_align) {
 MarkedText number(std::string digits, bool negative, const Spec& s, std::string_view prefix = {}) {
   if (s.comma) {
     const size_t point = digits.find_first_not_of("0123456789");
-    for (size_t i = point == std::string::npos ? digits.size() : point; i > 3; i -= 3) digits.insert(i - 3, ",");
+    for (size_t i = point == std::string::npos ? digits.size() : point; i > 3; i -= 3) digits.insert(i - 3, 1, ',');
   }
   std::string head = negative ? "-" : s.sign == '+' ? "+" : s.sign == ' ' ? " " : "";
   head += prefix;

@@ -138,7 +138,7 @@ JinjaValue binary(Evaluator& ev, K op, const JinjaValue& a, const JinjaValue& b)
 JinjaValue slice(Evaluator& ev, const JinjaValue& v, const JinjaValue& start, const JinjaValue& stop, const JinjaValue& step) {
   if (v.is_undefined()) fail(v.as_undefined().hint);
   const bool list = v.is_seq() && v.seq().kind <= Seq::Kind::range;
-  if (!list && !v.is_string()) fail("'" + type_name(v) + "' object can't be sliced");
+  if (!list && !v.is_string()) fail(std::string("'") + type_name(v) + "' object can't be sliced");
   std::vector<size_t> at;
   if (v.is_string()) {
     ev.step(v.text().size() / 16 * (by_one(step) ? 1 : 1 + v.marked().runs().size() / 4));

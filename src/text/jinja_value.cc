@@ -127,7 +127,7 @@ int compare(const JinjaValue& a, const JinjaValue& b, const char* op) {
   }
   if (a.is_undefined()) fail(a.as_undefined().hint);
   if (b.is_undefined()) fail(b.as_undefined().hint);
-  fail("'" + std::string(op) + "' can't compare " + type_name(a) + " and " + type_name(b));
+  fail(std::string("'") + op + "' can't compare " + type_name(a) + " and " + type_name(b));
 }
 
 bool contains(const JinjaValue& container, const JinjaValue& item) {
@@ -165,7 +165,7 @@ std::vector<JinjaValue> iterate(const JinjaValue& v) {
     return out;
   }
   if (v.is_undefined()) return out;
-  fail("'" + type_name(v) + "' object is not iterable");
+  fail(std::string("'") + type_name(v) + "' object is not iterable");
 }
 
 const JinjaValue* find(const Dict& dict, const JinjaValue& key) {
@@ -226,7 +226,7 @@ std::string float_repr(double d) {
   const int n = static_cast<int>(digits.size());
   if (exponent < -4 || exponent >= 16) {
     out += digits[0];
-    if (n > 1) out += "." + digits.substr(1);
+    if (n > 1) (out += '.').append(digits, 1);
     char tail[16];
     std::snprintf(tail, sizeof tail, "e%c%02d", exponent < 0 ? '-' : '+', std::abs(exponent));
     return out + tail;

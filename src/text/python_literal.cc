@@ -186,8 +186,8 @@ class Reader {
       ++at_;
     }
     if (digits.ends_with('.')) digits += '0';
-    if (digits.starts_with('.')) digits.insert(0, "0");
-    if (digits.starts_with("-.")) digits.insert(1, "0");
+    if (digits.starts_with('.')) digits.insert(0, 1, '0');
+    if (digits.starts_with("-.")) digits.insert(1, 1, '0');
     const char* const end = digits.data() + digits.size();
     int64_t whole = 0;
     const auto i = std::from_chars(digits.data(), end, whole);
