@@ -38,19 +38,23 @@ double mean_kl(const std::vector<float>& reference, const std::vector<float>& un
   return total / static_cast<double>(reference.size() / vocabulary);
 }
 
-// What int8 activations alone must cost on a model this small. A group of n normal values has its largest near
-// sqrt(2 ln n) deviations, so rounding to 127 steps leaves a relative error r = sqrt(2 ln n) / (127 sqrt(12)), 0.65 % for 64.
-// Every linear in sequence adds its own; residual streams of random weights pass each on undiminished, and products (a
-// gate and its value, a key and its query) carry that of both factors: the logits move by e = 2 r sqrt(linears) of their deviation s, and KL = e^2 s^2 / 2. Trained models of useful
-// width, whose streams grow and whose answers are sure, stay far below (SmolLM2: its own test).
-double expected_kl(const Program& program, const std::vector<float>& logits) {
-  int linears = 0;
-  for (const Op& op : program.functions[0].ops) linears += op.kind() == OpKind::linear;
-  double sum = 0, squares = 0;
-  for (float l : logits) sum += l, squares += static_cast<double>(l) * l;
-  const double n = static_cast<double>(logits.size()), variance = squares / n - (sum / n) * (sum / n);
-  const double r = std::sqrt(2 * std::log(64.0)) / (127 * std::sqrt(12.0));
-  return 0.5 * 4 * r * r * linears * variance;
+// What the product asks of 8-bit and of 4-bit forms.
+constexpr double kLimit8 = 0.003, kLimit4 = 0.01;
+
+// Fixtures that do NOT meet the limit, with what they measure (the larger of the two texts, rounded up in the fourth digit).
+// Why is not settled: the models are narrow and their logits wide, so activation errors weigh more, but that explanation has
+// not been tested on its own. The entries only keep it from growing; one that meets the limit must be taken out.
+struct Exceeds {
+  const char* model;
+  double kl;
+};
+constexpr Exceeds kExceeds[] = {
+    {"lfm2-adjusted-ff", 0.0052}, {"lfm2-bf16", 0.0049}, {"llama-bf16", 0.0049}, {"llama-gguf-q5_1", 0.0045}, {"llama-rope3-bias", 0.0036}};
+
+// Of a model on a text, both units from an empty state.
+double kl_on(Model& reference, Model& unit, std::span<const int32_t> text) {
+  const std::unique_ptr<State> a = std::move(reference.make_state()).value(), b = std::move(unit.make_state()).value();
+  return mean_kl(run_chain(reference, *a, text), run_chain(unit, *b, text), static_cast<size_t>(reference.program().vocabulary));
 }
 
 class CpuFidelity : public testing::TestWithParam<Case> {};
@@ -69,14 +73,20 @@ TEST_P(CpuFidelity, stays_close_to_the_reference_on_the_same_weights) {
   std::unique_ptr<CpuUnit> unit = std::move(CpuUnit::make({1, KvType::f16, {}})).value();
   Result<std::unique_ptr<Model>> model = unit->compile_packed(tiny.plan.program, std::move(packed).value());
   ASSERT_TRUE(model.ok()) << model.status().message();
-  std::unique_ptr<State> a = std::move(reference->make_state()).value(), b = std::move((*model)->make_state()).value();
-  // The fixture's prompt and what the model itself says after it.
+  // The fixture's prompt with the model's own words behind it, and random tokens.
   const Expectation expected = load_expectation(GetParam().model);
   std::vector<int32_t> text = expected.prompt;
   text.insert(text.end(), expected.greedy.begin(), expected.greedy.end());
-  const double kl = mean_kl(run_chain(*reference, *a, text), run_chain(**model, *b, text), static_cast<size_t>(tiny.plan.program.vocabulary));
+  const double kl = std::max(kl_on(*reference, **model, text), kl_on(*reference, **model, random_tokens(21, 200, tiny.plan.program.vocabulary)));
   RecordProperty("mean_kl", std::to_string(kl));
-  EXPECT_LE(kl, std::max(four_bits ? 0.01 : 0.003, expected_kl(tiny.plan.program, expected.logits)));
+  const double limit = four_bits ? kLimit4 : kLimit8;
+  const auto* known = std::find_if(std::begin(kExceeds), std::end(kExceeds), [](const Exceeds& e) { return GetParam().model == e.model; });
+  if (known == std::end(kExceeds) || four_bits) {
+    EXPECT_LE(kl, limit);
+  } else {
+    EXPECT_LE(kl, known->kl);
+    EXPECT_GT(kl, limit) << "it meets the limit now: take it out of kExceeds";
+  }
   EXPECT_GT(kl, 0) << "two units that agree to the bit are one unit";
 }
 
