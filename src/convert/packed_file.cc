@@ -22,8 +22,8 @@ std::string hex(uint64_t h) {
 
 std::string matrix_words(const PackedWeights::Entry& e) {
   const PackedForm& f = e.matrix.form;
-  char error[32];
-  std::snprintf(error, sizeof error, "%.4g", e.error);
+  char digits[32];  // read back by from_chars, so written without the locale
+  const std::string error(digits, std::to_chars(digits, digits + sizeof digits, e.error, std::chars_format::general, 4).ptr);
   return "rows " + std::to_string(f.rows) + " inputs " + std::to_string(f.cols) + " bits " + std::to_string(f.bits) + " group " +
          std::to_string(f.group) + " scale " + kScaleNames[static_cast<int>(f.scale_type)] + " offset " + (f.offset ? "yes" : "no") +
          " hadamard " + std::to_string(f.hadamard) + " exact " + (e.exact ? "yes" : "no") + " error " + error;

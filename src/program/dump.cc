@@ -1,15 +1,15 @@
 // The program as text. Golden files in the tests hold this form: change it only together with them.
-#include <cstdio>
+#include <charconv>
 
 #include "program/program.h"
 
 namespace espalier {
 namespace {
 
+// As %g prints it, whatever the locale: the text is a part of the program's hash.
 std::string number(double d) {
   char buffer[32];
-  std::snprintf(buffer, sizeof buffer, "%g", d);
-  return buffer;
+  return {buffer, std::to_chars(buffer, buffer + sizeof buffer, d, std::chars_format::general, 6).ptr};
 }
 std::string number(int32_t i) { return std::to_string(i); }
 

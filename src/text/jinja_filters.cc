@@ -286,8 +286,10 @@ JinjaValue round_filter(Evaluator&, const std::string& name, const JinjaValue& i
     return r;
   }
   char text[400];  // correctly rounded from the exact value, as Python's round()
-  std::snprintf(text, sizeof text, "%.*f", precision, d);
-  return std::strtod(text, nullptr);
+  double rounded = d;
+  const auto end = std::to_chars(text, text + sizeof text, d, std::chars_format::fixed, precision);
+  if (end.ec == std::errc()) std::from_chars(text, end.ptr, rounded);
+  return rounded;
 }
 
 JinjaValue sum_filter(Evaluator& ev, const std::string& name, const JinjaValue& in, const Args& args) {

@@ -1,7 +1,7 @@
 // `text % values` and text.format(...): the parts of Python's two format languages that templates use.
 #include <charconv>
+#include <cctype>
 #include <cmath>
-#include <cstdio>
 
 #include "text/jinja_eval.h"
 #include "text/jinja_unicode.h"
@@ -66,6 +66,17 @@ MarkedText integer(int64_t v, const Spec& s) {
   return number(std::move(digits), v < 0, s, prefix);
 }
 
+// printf's f, e and g without its locale.
+std::string digits_of(double v, char type, int precision) {
+  const char lower = static_cast<char>(std::tolower(static_cast<unsigned char>(type)));
+  const auto format = lower == 'f' ? std::chars_format::fixed : lower == 'e' ? std::chars_format::scientific : std::chars_format::general;
+  char buffer[1024];  // 309 digits before the point, at most 400 behind it
+  std::string out(buffer, std::to_chars(buffer, buffer + sizeof buffer, v, format, precision).ptr);
+  if (type == 'E' || type == 'G')
+    for (char& c : out) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return out;
+}
+
 MarkedText floating(double v, const Spec& s) {
   const double magnitude = std::fabs(v);
   const bool negative = std::signbit(v) && !std::isnan(v);
@@ -76,11 +87,7 @@ MarkedText floating(double v, const Spec& s) {
   if (s.type == '\0' && s.precision < 0) {
     digits = float_repr(scaled);
   } else {
-    const char pattern[] = {'%', '.', '*', type == 'F' ? 'f' : type, '\0'};
-    const int precision = s.precision < 0 ? 6 : std::min(s.precision, 400);
-    digits.resize(1024);
-    const int n = std::snprintf(digits.data(), digits.size(), pattern, precision, scaled);
-    digits.resize(static_cast<size_t>(std::max(0, std::min(n, 1023))));
+    digits = digits_of(scaled, type, s.precision < 0 ? 6 : std::min(s.precision, 400));
   }
   if (s.type == '%') digits += '%';
   return number(std::move(digits), negative, s);
