@@ -109,34 +109,39 @@ bool is_numeric(uint32_t code) {
 bool is_added_token_space(uint32_t code) { return in_ranges(unicode_tables::kAddedTokenSpace, code); }
 bool is_added_token_word(uint32_t code) { return in_ranges(unicode_tables::kAddedTokenWord, code); }
 
-size_t find_invalid_utf8(std::string_view text) {
+Utf8Sequence first_utf8_sequence(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  size_t i = 0;
-  while (i < text.size()) {
-    const unsigned lead = byte(i);
-    if (lead < 0x80) {
-      ++i;
-      continue;
-    }
-    size_t length = 0;
-    unsigned low = 0x80, high = 0xbf;  // of the second byte
-    if (lead >= 0xc2 && lead <= 0xdf) {
-      length = 2;
-    } else if (lead >= 0xe0 && lead <= 0xef) {
-      length = 3;
-      if (lead == 0xe0) low = 0xa0;
-      if (lead == 0xed) high = 0x9f;
-    } else if (lead >= 0xf0 && lead <= 0xf4) {
-      length = 4;
-      if (lead == 0xf0) low = 0x90;
-      if (lead == 0xf4) high = 0x8f;
-    } else {
-      return i;
-    }
-    if (text.size() - i < length || byte(i + 1) < low || byte(i + 1) > high) return i;
-    for (size_t k = 2; k < length; ++k)
-      if ((byte(i + k) & 0xc0) != 0x80) return i;
-    i += length;
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return {1, Utf8Sequence::valid};
+  size_t length = 0;
+  unsigned low = 0x80, high = 0xbf;
+  if (lead >= 0xc2 && lead <= 0xdf) {
+    length = 2;
+  } else if (lead >= 0xe0 && lead <= 0xef) {
+    length = 3;
+    if (lead == 0xe0) low = 0xa0;
+    if (lead == 0xed) high = 0x9f;
+  } else if (lead >= 0xf0 && lead <= 0xf4) {
+    length = 4;
+    if (lead == 0xf0) low = 0x90;
+    if (lead == 0xf4) high = 0x8f;
+  } else {
+    return {1, Utf8Sequence::invalid};
+  }
+  for (size_t i = 1; i < length; ++i) {
+    if (i == text.size()) return {i, Utf8Sequence::unfinished};
+    if (byte(i) < low || byte(i) > high) return {i, Utf8Sequence::invalid};
+    low = 0x80;
+    high = 0xbf;
+  }
+  return {length, Utf8Sequence::valid};
+}
+
+size_t find_invalid_utf8(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const Utf8Sequence s = first_utf8_sequence(text.substr(i));
+    if (s.kind != Utf8Sequence::valid) return i;
+    i += s.length;
   }
   return std::string_view::npos;
 }

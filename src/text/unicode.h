@@ -48,6 +48,14 @@ bool is_numeric(uint32_t code);            // what the Digits pre-tokenizer isol
 bool is_added_token_space(uint32_t code);  // what lstrip and rstrip of an added token eat
 bool is_added_token_word(uint32_t code);   // what must not touch a single_word token
 
+struct Utf8Sequence {
+  size_t length;  // bytes that belong together, at least 1
+  enum Kind { valid, invalid, unfinished } kind;
+};
+// The sequence that starts at text[0]: a character, a maximal ill-formed part, or a good begin that the text ends in.
+// Requires: text is not empty.
+Utf8Sequence first_utf8_sequence(std::string_view text);
+
 // The offset of the first byte that is not part of valid UTF-8 (no surrogates, nothing overlong), or npos.
 size_t find_invalid_utf8(std::string_view text);
 
