@@ -18,7 +18,6 @@ class Scheduler {
       if (out_.segment != kNone && f_.ops[i].segment != out_.segment) continue;
       i += append(i);
     }
-    out_.barriers = static_cast<uint32_t>(out_.phases.size());
     return std::move(out_);
   }
 

@@ -52,7 +52,6 @@ struct Schedule {
   MemoryPlan memory;
   std::vector<Phase> phases;
   std::vector<QuantisedSet> sets;  // by QuantisedSet index; a set's memory is free again behind its linear phase
-  uint32_t barriers = 0;
 };
 
 // `function` must outlive the schedule.

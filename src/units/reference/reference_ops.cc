@@ -5,7 +5,6 @@
 #include <limits>
 #include <thread>
 
-#include "kernels/rope/rope_table.h"
 
 namespace espalier::reference {
 namespace {
@@ -42,6 +41,7 @@ void append(std::vector<float>& to, const float* from, size_t n) { to.insert(to.
 
 Executor::Executor(const Program& program, const Tensors& tensors, const Call& call, int threads)
     : program_(program), tensors_(tensors), call_(call), function_(*program.find(call.function.role)), threads_(threads) {
+  for (const RopeSpec& spec : program.ropes) ropes_.emplace_back(spec);
   values_.resize(function_.values.size());
   entry_.resize(rows());
   for (size_t s = 0; s < call.states.size(); ++s) {
@@ -158,7 +158,7 @@ void Executor::norm_and_rotate(float* x, int32_t heads, const QkNormRopeAttr& a,
   const size_t hd = static_cast<size_t>(a.head_dim), half = hd / 2;
   const RopeSpec& spec = program_.ropes[static_cast<size_t>(a.rope)];
   std::vector<float> angles(hd);  // cosines, then sines
-  RopeTable(spec).fill_row(position, angles.data());
+  ropes_[static_cast<size_t>(a.rope)].fill_row(position, angles.data());
   const float *cos = angles.data(), *sin = cos + half;
   for (int32_t h = 0; h < heads; ++h, x += hd) {
     if (norm != kNone) rms(x, weight(norm), x, hd, a.eps);

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "kernels/rope/rope_table.h"
 #include "units/reference/reference_state.h"
 
 namespace espalier::reference {
@@ -46,6 +47,7 @@ class Executor {
   const Call& call_;
   const Function& function_;
   int threads_;
+  std::vector<RopeTable> ropes_;
   std::vector<std::vector<float>> values_;  // by ValueId: (rows, width)
   std::vector<int32_t> entry_;              // index of each call row among its state's pending rows
 };
