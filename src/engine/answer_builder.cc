@@ -26,7 +26,7 @@ AnswerBuilder::AnswerBuilder(const Tokenizer& tokenizer, const ChatFormat* chat,
     : tokenizer_(&tokenizer), rules_(rules), stops_(std::move(stops)), matcher_(stops_) {
   if (rules_.is_chat && chat != nullptr) {
     const OutputFormat format = chat->output(rules_.in_thought);
-    if (format.reasoning) answer_.reasoning.emplace();
+    if (chat->capabilities().mentions_thought || rules_.in_thought) answer_.reasoning.emplace();
     marker_ids_ = chat->marker_ids();
     parser_ = std::make_unique<OutputParser>(format, rules_.tools);
   }

@@ -135,6 +135,14 @@ TEST(ChatFormat, L20_tools_stand_in_the_prompt_with_their_schema) {
       << chat->text.text();
 }
 
+TEST(AnswerBuilder, reasoning_is_null_where_the_template_has_none_though_the_vocabulary_has_its_marks) {
+  ASSERT_GE(demo().tokenizer.id_of("<think>"), 0);
+  EXPECT_FALSE(replay("Hello.<|im_end|>", {}).reasoning.has_value());
+  const Answer thought = replay("<think>hm</think>Hello.<|im_end|>", {});
+  EXPECT_EQ(thought.reasoning, "hm") << "a thought that comes all the same is not lost";
+  EXPECT_EQ(thought.text, "Hello.");
+}
+
 TEST(ChatFormat, the_end_of_a_turn_is_found_in_the_template) {
   EXPECT_EQ(demo().chat->end_id(), demo().tokenizer.id_of("<|im_end|>"));
   EXPECT_EQ(demo().chat->output(false).call_start, "<|tool_call_start|>");
