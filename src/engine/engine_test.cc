@@ -367,6 +367,11 @@ TEST(FreeMemory, reads_what_the_system_says) {
   EXPECT_FALSE(cgroup_left("max\n", "100\n", ""));
   EXPECT_EQ(cgroup_left("1000\n", "600\n", "anon 1\ninactive_file 100\n"), 500u);
   EXPECT_EQ(cgroup_left("1000\n", "2000\n", ""), 0u);
+  EXPECT_EQ(cgroup_left("1000\n", "600\n", "total_inactive_file 50\ninactive_file 9\n", "total_inactive_file"), 450u);
+  const std::string groups = "9:name=systemd:/\n4:cpu,memory:/a/b\n0::/user\n";
+  EXPECT_EQ(memory_group(groups, true), "/user");
+  EXPECT_EQ(memory_group(groups, false), "/a/b");
+  EXPECT_EQ(memory_group("4:memoryless:/a\n3:", false), std::nullopt);
 }
 
 TEST(PrefillPace, follows_the_measured_rate_between_its_bounds) {

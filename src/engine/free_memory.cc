@@ -31,13 +31,20 @@ std::optional<uint64_t> number_after(std::string_view text, std::string_view key
   return std::nullopt;
 }
 
-// The folder of this process in the unified hierarchy.
-std::string cgroup_folder() {
-  const std::string text = read("/proc/self/cgroup");
-  const size_t at = text.find("0::");
-  if (at == std::string::npos) return {};
-  const size_t end = text.find('\n', at);
-  return "/sys/fs/cgroup" + text.substr(at + 3, end == std::string::npos ? end : end - at - 3);
+// One way in which a kernel tells of memory limits.
+struct Hierarchy {
+  std::string root;
+  const char *max, *current, *inactive;  // the files, and the key of memory.stat that counts droppable pages
+};
+
+// The least that any folder from `path` up to the root of the hierarchy leaves.
+std::optional<uint64_t> least_left(const Hierarchy& h, const std::string& path) {
+  std::optional<uint64_t> least;
+  for (std::string folder = h.root + path; folder.size() >= h.root.size(); folder.resize(folder.rfind('/'))) {
+    const auto left = cgroup_left(read(folder + h.max), read(folder + h.current), read(folder + "/memory.stat"), h.inactive);
+    if (left) least = std::min(least.value_or(UINT64_MAX), *left);
+  }
+  return least;
 }
 
 }  // namespace
@@ -48,26 +55,36 @@ std::optional<uint64_t> mem_available(std::string_view meminfo) {
   return *kilobytes * 1024;
 }
 
-std::optional<uint64_t> cgroup_left(std::string_view max, std::string_view current, std::string_view stat) {
+std::optional<uint64_t> cgroup_left(std::string_view max, std::string_view current, std::string_view stat, std::string_view inactive) {
   const auto limit = number_after(max, ""), used = number_after(current, "");
   if (!limit || !used) return std::nullopt;
-  const uint64_t droppable = std::min(number_after(stat, "inactive_file").value_or(0), *used);
+  const uint64_t droppable = std::min(number_after(stat, inactive).value_or(0), *used);
   const uint64_t held = *used - droppable;
   return *limit > held ? *limit - held : 0;
 }
 
+std::optional<std::string> memory_group(std::string_view groups, bool unified) {
+  while (!groups.empty()) {
+    const std::string_view line = groups.substr(0, groups.find('\n'));
+    groups.remove_prefix(std::min(line.size() + 1, groups.size()));
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string_view::npos || second == std::string_view::npos) continue;
+    const std::string controllers = "," + std::string(line.substr(first + 1, second - first - 1)) + ",";
+    if (unified ? controllers == ",," : controllers.find(",memory,") != std::string::npos) return std::string(line.substr(second + 1));
+  }
+  return std::nullopt;
+}
+
 std::optional<uint64_t> free_memory() {
+  const Hierarchy unified{"/sys/fs/cgroup", "/memory.max", "/memory.current", "inactive_file"};
+  const Hierarchy legacy{"/sys/fs/cgroup/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file"};
   std::optional<uint64_t> least = mem_available(read("/proc/meminfo"));
-  const auto take = [&](const std::string& folder) {
-    const auto left = cgroup_left(read(folder + "/memory.max"), read(folder + "/memory.current"), read(folder + "/memory.stat"));
+  const std::string groups = read("/proc/self/cgroup");
+  for (const Hierarchy* h : {&unified, &legacy}) {
+    const auto path = memory_group(groups, h == &unified);
+    if (!path) continue;
+    const auto left = least_left(*h, *path);
     if (left) least = std::min(least.value_or(UINT64_MAX), *left);
-  };
-  // A limit may stand at any folder above the process.
-  for (std::string folder = cgroup_folder(); folder.size() >= std::string("/sys/fs/cgroup").size();) {
-    take(folder);
-    const size_t cut = folder.rfind('/');
-    if (folder == "/sys/fs/cgroup" || cut == std::string::npos) break;
-    folder.resize(cut);
   }
   return least;
 }
