@@ -42,8 +42,10 @@ double mean_kl(const std::vector<float>& reference, const std::vector<float>& un
 constexpr double kLimit8 = 0.003, kLimit4 = 0.01;
 
 // Fixtures that do NOT meet the limit, with what they measure (the larger of the two texts, rounded up in the fourth digit).
-// Why is not settled: the models are narrow and their logits wide, so activation errors weigh more, but that explanation has
-// not been tested on its own. The entries only keep it from growing; one that meets the limit must be taken out.
+// It is not the width of their logits: that is 2.4 to 2.7 in all fixtures. It is the error that reaches the logits: 3.5 to 4.5 %
+// of their deviation here, 1.5 to 3 % elsewhere, and 0.5 to 0.7 % after one rounding of activations: random layers, whose output
+// outweighs the stream that they are added to, pass it on enlarged. Groups of 32 bring lfm2-adjusted-ff and llama-rope3-bias
+// under the limit, not the others. The entries keep it from growing; one that meets the limit must be taken out.
 struct Exceeds {
   const char* model;
   double kl;
