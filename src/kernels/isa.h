@@ -13,13 +13,13 @@
 
 namespace espalier {
 
-enum class Isa { portable, avx2, avx_vnni, avx512_vnni, neon_dotprod };
+enum class Isa { portable, avx2, avx_vnni, avx512_vnni, neon_dotprod, amx_int8 };
 
-// "portable", "avx2", "avx_vnni", "avx512_vnni", "neon_dotprod": the values of ESPALIER_ISA and of `kernels` in JSON.
+// "portable", "avx2", "avx_vnni", "avx512_vnni", "amx_int8", "neon_dotprod": the values of ESPALIER_ISA and of `kernels` in JSON.
 const char* isa_name(Isa isa);
 // True if this processor and operating system can run the variant. portable always.
 bool isa_available(Isa isa);
-// Every available one, best first (avx512_vnni, avx_vnni, avx2, portable or neon_dotprod, portable). Tests iterate it.
+// Every available one, best first (amx_int8, avx512_vnni, avx_vnni, avx2, portable or neon_dotprod, portable). Tests iterate it.
 std::vector<Isa> available_isas();
 // The best available one, or the one that ESPALIER_ISA names. Unknown or unavailable names are refused with the list.
 Result<Isa> chosen_isa();
@@ -31,7 +31,7 @@ struct Variant {
 };
 
 // The variant of a list (best first, portable last) to use under `isa`: the first whose own isa is not above it.
-// avx_vnni may use avx2 variants; avx512_vnni may use avx_vnni and avx2 ones. Requires: the list ends in portable.
+// avx_vnni may use avx2 variants; avx512_vnni may use avx_vnni and avx2 ones; amx_int8 all of them. Requires: the list ends in portable.
 bool isa_may_run(Isa chosen, Isa variant);
 template <typename Fn>
 Fn pick(std::span<const Variant<Fn>> list, Isa chosen) {

@@ -29,6 +29,7 @@ struct LinearPlan {
   uint32_t tile_rows_wide = 6;
   uint32_t chunk_inputs_narrow = 256;  // inputs of a panel that are served to all tiles before the next ones: L1
   uint32_t chunk_inputs_wide = 256;
+  uint32_t row_major_min = 0;  // from this width on rows lie one by one, as tile registers read them (0: never)
   uint32_t unpack_rows_min = 13;  // int4: from this width on a chunk is unpacked once to bytes (0: never)
 
   uint32_t tile_rows(uint32_t n_rows) const;  // of the two, by width

@@ -164,6 +164,7 @@ void for_each_case(uint32_t stride, const Visit& visit) {
     c.kind = static_cast<Kind>(i % 5 == 3 ? 1 : i % 5 == 4 ? 2 : 0);
     c.plan = default_linear_plan(static_cast<Isa>(i % 4));
     c.plan.tile_rows_narrow = 1 + i % 8;
+    c.plan.row_major_min = i % 2 == 0 ? 2 : 0;
     c.plan.chunk_inputs_narrow = kChunks[i / 3 % 4];
     c.plan.unpack_rows_min = i % 3 == 0 ? 1 : 65;
     c.panel_split = 1 + i % 3;

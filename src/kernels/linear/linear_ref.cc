@@ -20,7 +20,7 @@ RowCodes find_row(const QuantizedRows& q, uint32_t row) {
   const uint32_t tile = row < more * (base + 1) ? row / (base + 1) : (row - more) / base;
   const size_t first = size_t{tile} * base + std::min(tile, more);
   const size_t lane = row - first;
-  return {q.codes + first * q.padded_cols + lane * 4, first * q.groups + lane, base + (tile < more ? 1 : 0)};
+  return {q.codes + first * q.stride + lane * 4, first * q.groups + lane, base + (tile < more ? 1 : 0)};
 }
 
 // sums[o] += code * x over one group of n inputs. x: 4 codes at a time, `step` bytes apart.

@@ -36,7 +36,7 @@ struct CodeReader {
   }
   int code(uint32_t r, uint32_t i) const {
     const Place& p = place[r];
-    return q.codes[size_t{p.first} * q.padded_cols + (i / 4 * p.size + p.lane) * 4 + i % 4];
+    return q.codes[size_t{p.first} * q.stride + (i / 4 * p.size + p.lane) * 4 + i % 4];
   }
   size_t group(uint32_t r, uint32_t g) const { return size_t{place[r].first} * q.groups + g * place[r].size + place[r].lane; }
   struct Place {
@@ -209,7 +209,7 @@ TEST(Linear, no_rows_do_nothing) {
 }
 
 TEST(LinearPlan, defaults_are_valid_and_nonsense_is_not) {
-  for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx_vnni, Isa::avx512_vnni, Isa::neon_dotprod})
+  for (Isa isa : {Isa::portable, Isa::avx2, Isa::avx_vnni, Isa::avx512_vnni, Isa::amx_int8, Isa::neon_dotprod})
     EXPECT_TRUE(valid(default_linear_plan(isa)));
   LinearPlan plan;
   plan.tile_rows_wide = 9;

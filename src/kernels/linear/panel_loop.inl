@@ -265,7 +265,7 @@ struct TilePlace {
 inline void run_tile(const Loop& l, const Chunk& c, const TilePlace& at, uint32_t first_group, uint32_t pick) {
   const QuantizedRows& q = l.rows;
   const size_t g = at.first * q.groups + size_t{first_group} * at.rows;
-  Tile t{q.codes + at.first * q.padded_cols + size_t{first_group} * l.form.group * at.rows,
+  Tile t{q.codes + at.first * q.stride + size_t{first_group} * l.form.group * at.rows,
          q.scales + g,
          q.sums + g,
          q.corrections + g,
@@ -312,7 +312,7 @@ inline uint32_t fetch_for_next_tile(const Loop& l, Chunk& c, uint32_t first_grou
     const float* const sums = l.sums + following.first * kPanelOutputs;
     for (uint32_t i = 0; i < following.rows * kPanelOutputs; i += 16) __builtin_prefetch(sums + i);
   }
-  c.ahead = reinterpret_cast<const char*>(l.rows.codes + following.first * l.rows.padded_cols + size_t{first_group} * l.form.group * following.rows);
+  c.ahead = reinterpret_cast<const char*>(l.rows.codes + following.first * l.rows.stride + size_t{first_group} * l.form.group * following.rows);
   return spread_prefetch(c, (x_bytes * following.rows + 63) / 64);
 }
 

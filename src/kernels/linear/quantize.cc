@@ -27,6 +27,8 @@ constexpr Variant<QuantizeFn> kVariants[] = {
 constexpr size_t kLine = 64;
 size_t to_line(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 uint32_t padded(uint32_t cols) { return (cols + 7) / 8 * 8; }
+// Rows an even number of cache lines apart meet in few sets of L1.
+uint32_t stride_of(uint32_t cols) { return padded(cols) % (2 * kLine) == 0 ? padded(cols) + static_cast<uint32_t>(kLine) : padded(cols); }
 uint32_t groups_of(uint32_t cols, uint32_t group) { return (cols + group - 1) / group; }
 
 }  // namespace
@@ -34,7 +36,7 @@ uint32_t groups_of(uint32_t cols, uint32_t group) { return (cols + group - 1) / 
 std::span<const Variant<QuantizeFn>> quantize_variants() { return kVariants; }
 
 size_t quantized_bytes(uint32_t n_rows, uint32_t cols, uint32_t group) {
-  return to_line(size_t{n_rows} * padded(cols)) + 3 * to_line(size_t{n_rows} * groups_of(cols, group) * sizeof(float));
+  return to_line(size_t{n_rows} * stride_of(cols)) + 3 * to_line(size_t{n_rows} * groups_of(cols, group) * sizeof(float));
 }
 
 QuantizedRows quantized_view(void* memory, uint32_t n_rows, const PackedForm& weights, uint32_t tile_rows) {
@@ -46,11 +48,12 @@ QuantizedRows quantized_view(void* memory, uint32_t n_rows, const PackedForm& we
   v.hadamard = weights.hadamard;
   v.n_tiles = (n_rows + tile_rows - 1) / tile_rows;
   v.padded_cols = padded(v.cols);
+  v.stride = stride_of(v.cols);
   v.groups = groups_of(v.cols, v.group);
   const size_t array = to_line(size_t{n_rows} * v.groups * sizeof(float));
   auto* at = static_cast<uint8_t*>(memory);
   v.codes = reinterpret_cast<int8_t*>(at);
-  at += to_line(size_t{n_rows} * v.padded_cols);
+  at += to_line(size_t{n_rows} * v.stride);
   v.scales = reinterpret_cast<float*>(at);
   v.sums = reinterpret_cast<float*>(at + array);
   v.corrections = reinterpret_cast<int32_t*>(at + 2 * array);

@@ -23,8 +23,9 @@ namespace espalier {
 
 // Quantised rows in the order the matrix kernels read them. Rows are dealt evenly over `n_tiles` tiles (the first
 // n_rows % n_tiles have one row more); a tile of T rows that starts at row d holds, for 4 inputs at a time, the codes of its
-// T rows: codes[d * padded_cols + (i / 4 * T + t) * 4 + i % 4]. scales, sums and corrections: [d * groups + g * T + t].
-// Inputs are padded with code 0 to a multiple of 8. Plain data over memory of the caller.
+// T rows: codes[d * stride + (i / 4 * T + t) * 4 + i % 4]. scales, sums and corrections: [d * groups + g * T + t].
+// Inputs are padded with code 0 to a multiple of 8; behind them a row may have room that nobody reads. Plain data over memory of
+// the caller.
 struct QuantizedRows {
   uint32_t n_rows = 0;
   uint32_t cols = 0;
@@ -32,6 +33,7 @@ struct QuantizedRows {
   uint32_t hadamard = 0;
   uint32_t n_tiles = 0;
   uint32_t padded_cols = 0;
+  uint32_t stride = 0;  // codes of a row with its room
   uint32_t groups = 0;
   int8_t* codes = nullptr;
   float* scales = nullptr;

@@ -40,7 +40,7 @@ GroupCodes quantize_group(const float* x, uint32_t n, int8_t* dst, size_t step) 
 void quantize_row(const QuantizedRows& v, const float* src, uint32_t row) {
   const RowPlace at = place_of(v, row);
   const size_t step = size_t{at.rows} * 4;
-  int8_t* codes = v.codes + at.first * v.padded_cols + at.lane * 4;
+  int8_t* codes = v.codes + at.first * v.stride + at.lane * 4;
   size_t g = at.first * v.groups + at.lane;
   alignas(64) float x[kSpan];
   for (uint32_t first = 0; first < v.cols; first += kSpan) {

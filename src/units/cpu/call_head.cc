@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/clock.h"
 #include "units/cpu/call_runner.h"
 
 namespace espalier::cpu {
@@ -43,6 +44,7 @@ void CallRunner::run_head(const Op& op, uint32_t thread) {
   for (size_t block = 0; block * kHeadRowsMax < asking_.size(); ++block) {
     if (thread == 0) quantise_block(op, block);
     m_.team_->barrier();
+    const int64_t t0 = thread == 0 ? now_ns() : 0;
     ThreadTeam::share(head_counters_[2 * block], panels, grain, thread, [&](uint32_t begin, uint32_t end, uint32_t) {
       LinearArgs args{};
       args.weights = &table;
@@ -56,6 +58,7 @@ void CallRunner::run_head(const Op& op, uint32_t thread) {
       m_.kernels_.linear(args);
     });
     m_.team_->barrier();
+    if (thread == 0) linear_ns_ += now_ns() - t0;
     ThreadTeam::share(head_counters_[2 * block + 1], static_cast<uint32_t>(head_block(block).size()), 1, thread,
                       [&](uint32_t begin, uint32_t end, uint32_t) {
                         for (uint32_t i = begin; i < end; ++i) scan_row(block, i);

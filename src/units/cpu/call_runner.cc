@@ -1,18 +1,15 @@
 #include "units/cpu/call_runner.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
+
+#include "base/clock.h"
 
 namespace espalier::cpu {
 namespace {
 
 constexpr uint32_t kConvChannels = 256;   // channels of a piece
 constexpr size_t kThreadScratchAlign = 64;
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 Status no_scratch(size_t bytes) { return {Code::out_of_memory, "the system refused " + std::to_string(bytes) + " bytes of scratch for a call"}; }
 

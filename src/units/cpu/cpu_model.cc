@@ -1,16 +1,11 @@
 #include "units/cpu/cpu_model.h"
 
-#include <chrono>
-
+#include "base/clock.h"
 #include "base/fp_mode.h"
 #include "units/cpu/call_runner.h"
 
 namespace espalier::cpu {
 namespace {
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // Checkpoints hold (channels, taps); the kernel reads (taps, channels).
 std::vector<float> transposed(const std::vector<float>& in, size_t rows, size_t cols) {
