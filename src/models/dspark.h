@@ -13,23 +13,9 @@
 #include <vector>
 
 #include "models/model.h"
+#include "program/draft_head.h"
 
 namespace espalier {
-
-enum class MarkovKind { none, vanilla, gated, rnn };
-
-// What follows the block: the bias that a token puts on its successor, and the confidence. Weights in fp32, row-major.
-struct DraftHead {
-  MarkovKind kind = MarkovKind::none;
-  int32_t vocabulary = 0, rank = 0, hidden = 0;
-  std::vector<float> w1;                       // (vocabulary, rank): looked up by the parent's token
-  std::vector<float> w2;                       // (vocabulary, rank): bias[v] = w2[v] . e
-  std::vector<float> gate_weight, gate_bias;   // gated: (rank, hidden + rank), (rank)
-  std::vector<float> joint_weight, joint_bias; // rnn: (3 rank, 2 rank + hidden), (3 rank)
-  bool has_confidence = false;
-  std::vector<float> confidence_weight;        // (hidden + rank)
-  float confidence_bias = 0;
-};
 
 struct DrafterPlan {
   ModelPlan model;  // weights with owner "target" have an empty tensor name in `sources`
