@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "decode/sampling.h"
@@ -28,6 +29,37 @@ struct GenerationState {
   State* state;               // holds a proper prefix of the prompt
   int32_t snapshot_at = 0;    // tokens of the prompt after which `snapshot` is taken; 0: none
   std::unique_ptr<State> snapshot;
+};
+
+// One answer on its way through a decoder. The decoder draws; the builder says what ends the text, token by token.
+class Generation {
+ public:
+  // Opens a sequence. Everything given must outlive this; the sequence is closed with `decoder.close(id())`.
+  static Result<std::unique_ptr<Generation>> open(Engine::Impl& engine, const PreparedRequest& request, GenerationState& held,
+                                                  const std::atomic<bool>& cancelled, const Callbacks& callbacks, Decoder& decoder);
+  SequenceId id() const { return id_; }
+  // Before each step; false: the answer is complete (a cancelled one, too).
+  bool before_step();
+  int32_t stop_at() const;  // for Decoder::step
+  void after_step();
+  // Requires: before_step() was false. Once.
+  Answer finish();
+
+ private:
+  Generation(Engine::Impl& engine, const PreparedRequest& request, GenerationState& held, const std::atomic<bool>& cancelled,
+             const Callbacks& callbacks, AnswerBuilder builder);
+  bool take(const DrawnToken& token);
+  void tell_prefill(int64_t read);
+
+  Engine::Impl& engine_;
+  const PreparedRequest& request_;
+  GenerationState& held_;
+  const std::atomic<bool>& cancelled_;
+  const Callbacks& callbacks_;
+  AnswerBuilder builder_;
+  SequenceId id_ = 0;
+  int64_t start_ns_ = 0, first_ns_ = 0, drawn_ = 0, reused_ = 0;
+  int64_t told_ = -1;  // rows of the prompt that on_prefill knows of
 };
 
 // Blocks. `cancelled` is read between calls. A failed call of the model is the status.
