@@ -75,36 +75,37 @@ class Budget {
   double speedup() const;  // tokens a millisecond over plain decoding, in the last cycles; at least 1
 
  private:
+  // A call of the last 64: what each rate would have to be, as a factor on the curve's times, to explain it alone.
   struct Timed {
-    double memory_weight, arithmetic_weight;
-    double ratio;
+    double memory, memory_weight;
+    double arithmetic, arithmetic_weight;
   };
+  // Correction of the curve's step at one width.
   struct Width {
-    double log_ratio = 0;
-    double weight = 0;
+    double log_ratio = 0, weight = 0;
   };
-  // Plain calls that drafting may have cost and not brought back.
-  struct Ledger {
-    double debt = 0;
-  };
-  double ratio_of_rates(int32_t rows, double context) const;
+  using Times = std::array<double, kDraftRowsMax>;
+
+  Times curve_times(double context) const;
+  Times believed_times(double context) const;
+  double level(const Times& curve, int32_t rows) const;
   void follow(int32_t rows, double context, double ms);
-  void refresh_widths();
+  void settle_accounts(const CycleReport& cycle);
   double allowance() const;
+  size_t grow_to_best(TreeGrower& grower, const CallShape& shape);
 
   SpeculationMode mode_;
   CostCurve curve_;
-  std::vector<Timed> calls_;  // ring of the last 64
+  std::vector<Timed> calls_;  // ring of the last kCalls
   size_t next_call_ = 0;
-  double memory_ = 1, arithmetic_ = 1;  // time factors against the curve
+  double memory_ = 1, arithmetic_ = 1;  // factors on the curve's times
   std::array<Width, kDraftRowsMax> widths_{};
-  std::array<double, kDraftRowsMax> correction_{};  // of the curve's ratios; isotonic with the curve
-  double tokens_sum_ = 0, time_sum_ = 0;            // decayed: tokens a sequence, plain calls
-  double expected_sum_ = 0, accepted_sum_ = 0;      // decayed
-  double node_ms_ = 0, overhead_ms_ = 0;
-  double tokens_seen_ = 0;
-  Ledger with_block_, without_block_;
-  double expected_ = 0;  // of the tree that was grown last
+  double tokens_ = 0, plain_calls_ = 0;   // of the last cycles, fading: tokens a sequence, time in plain calls
+  double expected_ = 0, accepted_ = 0;    // of the last cycles, fading: drafted tokens
+  double tree_expects_ = 0;               // of the tree that was grown last
+  double node_ms_ = 0, overhead_ms_ = 0;  // growing a node; commit and host
+  double tokens_seen_ = 0;                // a sequence
+  double debt_with_block_ = 0, debt_without_block_ = 0;  // plain calls lost and not brought back
 };
 
 }  // namespace espalier

@@ -1,6 +1,6 @@
 // What a source's probabilities are worth: Platt scaling, fitted offline from records and refined online.
 //
-// Numerics  double, own exp and log: the same on every machine.
+// Numerics  own exp and log, double where fitted, fp32 where applied: the same on every machine.
 // Threads   one at a time.
 #pragma once
 
@@ -62,6 +62,7 @@ struct Reliability {
   int64_t count() const;
   double mean_log_loss() const { return count() == 0 ? 0 : log_loss / static_cast<double>(count()); }
   void add(float probability, bool accepted);
+  void merge(const Reliability& other);
 };
 
 }  // namespace espalier

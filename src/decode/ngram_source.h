@@ -45,6 +45,7 @@ class NgramSource final : public DraftSource {
   struct Continuation {
     int32_t token;
     int32_t count;
+    int32_t newest;  // its newest place, in the order of all that was given
   };
   struct Match {
     int32_t length = 0;  // 0: none
@@ -65,8 +66,7 @@ class NgramSource final : public DraftSource {
   std::vector<int32_t> tokens_;    // all texts, -1 between them
   std::vector<int32_t> previous_;  // (tokens): the place before with the same pair, which ends here; -1 for none
   std::unordered_map<uint64_t, int32_t> newest_;  // the newest place of a pair that something follows
-  size_t text_start_ = 0;
-  bool begun_ = false;
+  size_t text_start_ = 0;  // where the growing text begins
   std::vector<Offer> offers_;
 };
 
