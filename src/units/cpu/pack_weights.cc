@@ -137,14 +137,13 @@ Result<PackedWeights> pack_weights(const Program& program, const WeightSet& weig
   std::vector<PackedForm> forms(weights.entries.size());
   uint64_t total = 0, done = 0;
   for (size_t i = 0; i < forms.size(); ++i) {
-    if (!weights.entries[i].matrix || !program.weights[i].owner.empty()) continue;
+    if (!weights.entries[i].matrix) continue;
     ESPALIER_ASSIGN(forms[i], packed_form(*weights.entries[i].matrix, options.form, is_table[i]));
     total += packed_bytes(forms[i]);
   }
   PackedWeights out;
   out.entries.resize(weights.entries.size());
   for (size_t i = 0; i < forms.size(); ++i) {
-    if (!program.weights[i].owner.empty()) continue;
     if (!weights.entries[i].matrix) {
       out.entries[i].vector = weights.entries[i].vector;
       continue;

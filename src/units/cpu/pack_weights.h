@@ -43,7 +43,7 @@ std::vector<bool> table_weights(const Program& program);
 // done and total in bytes of packed weights; called from the calling thread. Returning false cancels.
 using PackProgress = std::function<bool(uint64_t done, uint64_t total)>;
 
-// Weights that another program owns are left empty.
+// Weights that another program owns may be missing: share_packed fills them in.
 Result<PackedWeights> pack_weights(const Program& program, const WeightSet& weights, const PackOptions& options, ThreadTeam& team,
                                    const PackProgress& progress = {});
 // One matrix, for writers that stream a model to disk without holding all of it.
