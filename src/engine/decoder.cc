@@ -51,19 +51,22 @@ uint32_t Decoder::wants(const Sequence& s) const {
   return wants;
 }
 
-void Decoder::grow_trees() {
+void Decoder::grow_trees(int32_t prompt_rows_max, int32_t stop_at) {
+  if (drafting_ == nullptr) return;
   std::vector<DraftAsk> asked;
   std::vector<Sequence*> asking;
   for (auto& [id, s] : sequences_) {
     s.tree.nodes.clear();
     const int32_t depth_max = s.limits.tokens_max - s.drawn - 1;
-    if (drafting_ == nullptr || s.complete || depth_max < 0 || waiting_rows(id) != 1 || !drafting_->follows(id)) continue;
+    if (s.complete || depth_max < 0 || waiting_rows(id) != 1 || !drafting_->follows(id)) continue;
     asked.push_back({id, s.text, depth_max});
     asking.push_back(&s);
   }
   if (asked.empty()) return;
+  StepReport plain;
+  gather(prompt_rows_max, stop_at, plain);  // what the call will hold without them
   std::vector<DraftTree> trees(asked.size());
-  drafting_->draft(asked, trees);
+  drafting_->draft(asked, static_cast<int32_t>(rows_.size() - asked.size()), trees);
   for (size_t i = 0; i < trees.size(); ++i) {
     const auto fits = [&](const DraftNode& n) { return n.depth <= asked[i].depth_max && n.token < model_.program().vocabulary; };
     if (is_well_formed(trees[i]) && std::all_of(trees[i].nodes.begin(), trees[i].nodes.end(), fits)) asking[i]->tree = std::move(trees[i]);
@@ -90,7 +93,7 @@ void Decoder::gather(int32_t prompt_rows_max, int32_t stop_at, StepReport& repor
     if (s.row_count == 0) continue;
     const int32_t index = static_cast<int32_t>(states_.size());
     states_.push_back(s.state);
-    const uint32_t taps = drafting_ != nullptr && !out_.taps.empty() && drafting_->follows(id) ? uint32_t{kWantTaps} : 0u;
+    const uint32_t taps = drafting_ != nullptr && !out_.taps.empty() && drafting_->reads_taps(id) ? uint32_t{kWantTaps} : 0u;
     for (int32_t i = 0; i < s.row_count; ++i)
       rows_.push_back({s.text[static_cast<size_t>(held + i)], index, held + i, i == 0 ? kState : s.first_row + i - 1, taps});
     if (!s.draws) continue;
@@ -135,7 +138,7 @@ Result<StepReport> Decoder::step(int32_t prompt_rows_max, int32_t stop_at) {
   ESP_CHECK(!sequences_.empty());
   StepReport report;
   const int64_t t0 = now_ns();
-  grow_trees();
+  grow_trees(prompt_rows_max, stop_at);
   gather(prompt_rows_max, stop_at, report);
   report.draft_ns = now_ns() - t0;
   if (rows_.empty()) return report;
@@ -156,7 +159,9 @@ Result<StepReport> Decoder::step(int32_t prompt_rows_max, int32_t stop_at) {
     if (s.row_count > 0) ESPALIER_TRY(settle(id, s, report));
   const int64_t t1 = now_ns();
   hand_over_features();
-  report.draft_ns += now_ns() - t1;
+  report.commit_ns += now_ns() - t1;
+  report.step_ns = now_ns() - t0;
+  if (drafting_ != nullptr) drafting_->observe(report);
   return report;
 }
 
@@ -218,7 +223,7 @@ DrawnToken Decoder::draw(SequenceId id, Sequence& s, int32_t row) {
 }
 
 void Decoder::collect_features(SequenceId id, const Sequence& s, std::span<const int32_t> path) {
-  if (drafting_ == nullptr || path.empty() || !drafting_->follows(id)) return;
+  if (drafting_ == nullptr || path.empty() || !drafting_->reads_taps(id)) return;
   kept_.push_back({id, s.state->length() - static_cast<int32_t>(path.size()), {}, nullptr});
   const size_t first = kept_tokens_.size();
   for (const int32_t r : path) {

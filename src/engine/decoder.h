@@ -46,8 +46,9 @@ struct StepReport {
   int32_t prompt_rows = 0;   // rows of the call that were not a sequence's newest token
   int32_t drafted_rows = 0;  // rows of the call that were a drafted token
   bool drafts_failed = false;  // the call failed with its trees and was run without them
-  int64_t draft_ns = 0;      // growing trees, and what the drafter reads
-  int64_t commit_ns = 0;     // choosing tokens is not in it
+  int64_t draft_ns = 0;      // growing trees
+  int64_t commit_ns = 0;     // commits, and what the drafter reads of them
+  int64_t step_ns = 0;       // all of it
   std::vector<DrawnToken> drawn;
 };
 
@@ -90,7 +91,7 @@ class Decoder {
   struct Entries {
     size_t argmax = 0, logits = 0, top = 0, lse = 0, taps = 0;
   };
-  void grow_trees();
+  void grow_trees(int32_t prompt_rows_max, int32_t stop_at);
   void gather(int32_t prompt_rows_max, int32_t stop_at, StepReport& report);
   void add_tree_rows(Sequence& s, int32_t index, StepReport& report);
   void index_outputs();

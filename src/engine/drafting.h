@@ -30,19 +30,25 @@ struct KeptRows {
   const float* features;           // (tokens, taps * width), the taps of a row side by side; null without taps
 };
 
+struct StepReport;  // engine/decoder.h
+
 class Drafting {
  public:
   virtual ~Drafting() = default;
   // Names of the tapped values of the target ("layer.2"), in the order in which features want them. Constant.
   virtual std::span<const std::string> taps() const = 0;
-  // Whether this sequence drafts at all. Of others no taps are taken.
+  // Whether this sequence drafts at all, and whether the taps of its rows are read.
   virtual bool follows(SequenceId id) const = 0;
-  // One tree for each that asks; `trees` come empty, and an empty one is a plain step.
-  virtual void draft(std::span<const DraftAsk> asked, std::span<DraftTree> trees) = 0;
+  virtual bool reads_taps(SequenceId id) const = 0;
+  // One tree for each that asks; `trees` come empty, and an empty one is a plain step. other_rows: rows of the coming call that
+  // belong to nobody who asks (prompts).
+  virtual void draft(std::span<const DraftAsk> asked, int32_t other_rows, std::span<DraftTree> trees) = 0;
   // What the target kept of a tree of the last draft(), an empty one too.
   virtual void settle(SequenceId id, const DraftTree& tree, const Acceptance& kept) = 0;
-  // All rows that a step has kept, prompt rows too; once a step, after settle().
+  // All rows that a step has kept of sequences whose taps are read, prompt rows too; once a step, after settle().
   virtual void keep(std::span<const KeptRows> rows) = 0;
+  // What the step took; last.
+  virtual void observe(const StepReport& report) = 0;
 };
 
 }  // namespace espalier

@@ -64,6 +64,11 @@ Result<PreparedRequest> prepare_request(const Engine::Impl& engine, ReadPrompt p
     return invalid("logprobs: expected 0 to " + std::to_string(kLogprobsMax) + " alternatives, found " + std::to_string(*options.logprobs), "logprobs");
   if (options.stop.size() > kStopsMax)
     return invalid("stop: expected at most " + std::to_string(kStopsMax) + " strings, found " + std::to_string(options.stop.size()), "stop");
+  r.speculate = engine.speculate;
+  if (options.speculate) {
+    ESPALIER_ASSIGN(r.speculate, parse_speculation_mode(*options.speculate));
+    if (!r.speculate.notice.empty()) r.warnings.push_back(r.speculate.notice);
+  }
   r.answer.logprobs = options.logprobs.value_or(-1);
   r.answer.stop = options.stop;
   r.answer.end_ids = engine.end_ids;
@@ -78,15 +83,28 @@ Result<PreparedRequest> prepare_request(const Engine::Impl& engine, ReadPrompt p
   return r;
 }
 
+Result<std::unique_ptr<State>> make_drafter_state(Engine::Impl& engine, const SpeculationMode& mode) {
+  if (mode.kind == SpeculationMode::Kind::off || engine.drafting->drafter() == nullptr) return std::unique_ptr<State>();
+  return engine.drafting->drafter()->model->make_state();
+}
+
 Generation::Generation(Engine::Impl& engine, const PreparedRequest& request, GenerationState& held, const std::atomic<bool>& cancelled,
-                       const Callbacks& callbacks, AnswerBuilder builder)
-    : engine_(engine), request_(request), held_(held), cancelled_(cancelled), callbacks_(callbacks), builder_(std::move(builder)) {}
+                       const Callbacks& callbacks, AnswerBuilder builder, Decoder& decoder, Speculation* speculation)
+    : engine_(engine), request_(request), held_(held), cancelled_(cancelled), callbacks_(callbacks), builder_(std::move(builder)),
+      decoder_(decoder), speculation_(speculation) {}
+
+Generation::~Generation() {
+  if (id_ < 0) return;
+  decoder_.close(id_);
+  if (speculation_ != nullptr && speculation_->follows(id_)) speculation_->close(id_);
+}
 
 Result<std::unique_ptr<Generation>> Generation::open(Engine::Impl& engine, const PreparedRequest& request, GenerationState& held,
-                                                     const std::atomic<bool>& cancelled, const Callbacks& callbacks, Decoder& decoder) {
+                                                     const std::atomic<bool>& cancelled, const Callbacks& callbacks, Decoder& decoder,
+                                                     Speculation* speculation) {
   const ChatFormat* chat = engine.chat ? &*engine.chat : nullptr;
   ESPALIER_ASSIGN(AnswerBuilder builder, AnswerBuilder::make(engine.tokenizer, chat, request.answer));
-  std::unique_ptr<Generation> g(new Generation(engine, request, held, cancelled, callbacks, std::move(builder)));
+  std::unique_ptr<Generation> g(new Generation(engine, request, held, cancelled, callbacks, std::move(builder), decoder, speculation));
   g->start_ns_ = monotonic_ns();
   g->reused_ = held.state->length();
   TextLimits limits;
@@ -94,6 +112,7 @@ Result<std::unique_ptr<Generation>> Generation::open(Engine::Impl& engine, const
   limits.complete = [generation = g.get()](const DrawnToken& token) { return generation->take(token); };
   ESPALIER_ASSIGN(g->id_, decoder.open(held.state, request.prompt_ids, static_cast<int32_t>(request.prompt_ids.size()), request.rules,
                                        static_cast<int32_t>(request.answer.logprobs), std::move(limits)));
+  if (speculation != nullptr) speculation->follow(g->id_, request.rules, *held.state, held.drafter);
   return g;
 }
 
@@ -119,7 +138,10 @@ bool Generation::before_step() {
 }
 
 void Generation::after_step() {
-  if (held_.snapshot == nullptr && held_.snapshot_at > 0 && held_.state->length() == held_.snapshot_at) held_.snapshot = held_.state->fork();
+  if (held_.snapshot == nullptr && held_.snapshot_at > 0 && held_.state->length() == held_.snapshot_at) {
+    held_.snapshot = held_.state->fork();
+    if (held_.drafter != nullptr) held_.drafter_snapshot = held_.drafter->fork();
+  }
   if (drawn_ == 0) tell_prefill(held_.state->length());
 }
 
@@ -129,6 +151,10 @@ Answer Generation::finish() {
   answer.prompt_token_ids = request_.prompt_ids;
   answer.seed = request_.rules.seed;
   answer.warnings.insert(answer.warnings.begin(), request_.warnings.begin(), request_.warnings.end());
+  if (speculation_ != nullptr) {
+    for (std::string& w : speculation_->take_warnings(id_)) answer.warnings.push_back(std::move(w));
+    answer.speculation = speculation_->close(id_);
+  }
   answer.timings.load_ms = engine_.info.load_ms;
   answer.timings.prefill_ms = ms_between(start_ns_, drawn_ > 0 ? first_ns_ : end);
   answer.timings.ttft_ms = drawn_ > 0 ? ms_between(request_.received_ns, first_ns_) : 0;
@@ -141,8 +167,11 @@ Answer Generation::finish() {
 
 Result<Answer> generate(Engine::Impl& engine, const PreparedRequest& request, GenerationState& held, const std::atomic<bool>& cancelled,
                         const Callbacks& callbacks) {
-  Decoder decoder(*engine.model, &engine.calls);
-  ESPALIER_ASSIGN(const std::unique_ptr<Generation> generation, Generation::open(engine, request, held, cancelled, callbacks, decoder));
+  const bool drafts = request.speculate.kind != SpeculationMode::Kind::off;
+  Speculation speculation(*engine.drafting, request.speculate);
+  Decoder decoder(*engine.model, &engine.calls, drafts ? &speculation : nullptr);
+  ESPALIER_ASSIGN(const std::unique_ptr<Generation> generation,
+                  Generation::open(engine, request, held, cancelled, callbacks, decoder, drafts ? &speculation : nullptr));
   while (generation->before_step()) {
     ESPALIER_ASSIGN(const StepReport report, decoder.step(engine.pace.rows(), generation->stop_at()));
     if (report.prompt_rows > 0) engine.pace.record(report.call.rows, report.call.t1_ns - report.call.t0_ns);

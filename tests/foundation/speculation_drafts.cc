@@ -158,7 +158,7 @@ PlainText decode_plainly(Model& model, std::vector<int32_t> prompt, const Sampli
   }
 }
 
-void ScriptedDrafting::draft(std::span<const DraftAsk> asked, std::span<DraftTree> trees) {
+void ScriptedDrafting::draft(std::span<const DraftAsk> asked, int32_t, std::span<DraftTree> trees) {
   for (size_t i = 0; i < asked.size(); ++i) {
     const std::span<const int32_t> whole = texts_.at(asked[i].sequence);
     const size_t at = asked[i].text.size();

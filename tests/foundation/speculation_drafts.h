@@ -45,9 +45,11 @@ class ScriptedDrafting : public Drafting {
 
   std::span<const std::string> taps() const override { return taps_; }
   bool follows(SequenceId id) const override { return texts_.count(id) > 0; }
-  void draft(std::span<const DraftAsk> asked, std::span<DraftTree> trees) override;
+  bool reads_taps(SequenceId id) const override { return follows(id); }
+  void draft(std::span<const DraftAsk> asked, int32_t other_rows, std::span<DraftTree> trees) override;
   void settle(SequenceId id, const DraftTree& tree, const Acceptance& kept) override;
   void keep(std::span<const KeptRows> rows) override;
+  void observe(const StepReport&) override {}
 
   // What came in, for the tests that look at it.
   std::vector<std::string> taps_;
