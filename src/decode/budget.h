@@ -3,8 +3,10 @@
 // Price     tokens a millisecond over the last cycles, as a multiple of plain decoding; never below plain. A width gains the sum
 //           of its nodes' reach and costs its call, growing, and at that price the time; every width is looked at, since curves
 //           have steps.
-// Clock     the curve's times follow the machine: a weighted median of the last 64 calls for each of the two rates (memory,
-//           arithmetic); the curve's steps stay as ratios to it, and are themselves corrected where they prove wrong.
+// Clock     the curve's times follow the machine: the two rates (memory, arithmetic) that explain the last 64 calls with the least
+//           weighted sum of errors, which is a weighted median where one of them bounds all; the curve's steps stay as ratios to
+//           it, and are themselves corrected where they prove wrong. Without a measured curve the first two calls are plain, and
+//           widths in steps of four rows are learnt by taking them.
 // Losses    a ledger of what drafting cost beyond plain decoding may reach a few calls, growing with the logarithm of the tokens:
 //           a drafter that is never right is asked less and less often.
 // Nothing here changes a text. Threads: one at a time.
@@ -75,10 +77,10 @@ class Budget {
   double speedup() const;  // tokens a millisecond over plain decoding, in the last cycles; at least 1
 
  private:
-  // A call of the last 64: what each rate would have to be, as a factor on the curve's times, to explain it alone.
+  // A call of the last 64, in logarithms: what memory and arithmetic take by the curve, and how much slower than it the call was.
   struct Timed {
-    double memory, memory_weight;
-    double arithmetic, arithmetic_weight;
+    int32_t rows;
+    double memory, arithmetic, slower;
   };
   // Correction of the curve's step at one width.
   struct Width {
@@ -89,16 +91,24 @@ class Budget {
   Times curve_times(double context) const;
   Times believed_times(double context) const;
   double level(const Times& curve, int32_t rows) const;
+  void guess_between(const Times& curve, std::span<const size_t> known, Times& times) const;
   void follow(int32_t rows, double context, double ms);
+  void follow_rates(const Times& curve, int32_t rows, double slower);
+  void fit_rates();
+  void learn_width(const CostSample& call);
+  bool knows_plain() const;
   void settle_accounts(const CycleReport& cycle);
   double allowance() const;
+  double worth() const;
   size_t grow_to_best(TreeGrower& grower, const CallShape& shape);
 
   SpeculationMode mode_;
   CostCurve curve_;
   std::vector<Timed> calls_;  // ring of the last kCalls
   size_t next_call_ = 0;
+  int64_t calls_seen_ = 0;
   double memory_ = 1, arithmetic_ = 1;  // factors on the curve's times
+  std::vector<CostSample> waiting_;     // calls that widths_ has not learnt from yet
   std::array<Width, kDraftRowsMax> widths_{};
   double tokens_ = 0, plain_calls_ = 0;   // of the last cycles, fading: tokens a sequence, time in plain calls
   double expected_ = 0, accepted_ = 0;    // of the last cycles, fading: drafted tokens
