@@ -30,6 +30,8 @@ struct OpenOptions {
   std::string kv = "fp16";     // "fp16" | "int8"; the reference unit keeps fp32
   uint32_t threads = 0;        // 0: what affinity and the cgroup allow
   int64_t context = 0;         // tokens; 0: what the model was made for
+  std::string speculate = "auto";  // of requests that say nothing else: "auto" | "off" | "chain:N" | "tree:N"
+  std::string drafter;         // a folder or a .gguf file; empty: drafter/ beside the model, where there is one and speculate is not "off"
   bool cache = true;           // keep the packed weights in the cache folder, and take them from there
   // Packing of weights, in bytes. Returning false ends the opening with Code::cancelled.
   std::function<bool(uint64_t done, uint64_t total)> on_progress;
@@ -43,6 +45,7 @@ struct EngineInfo {
   std::string kernels;  // "portable" | "avx2" | "avx_vnni" | "avx512_vnni" | "amx_int8" | "neon_dotprod"
   std::string weights;  // the form that the matrices have
   std::string kv;
+  std::string drafter;  // its path; empty without one
   uint32_t threads = 0;
   int32_t vocabulary = 0;
   int64_t context = 0;   // tokens that a text may have
@@ -133,8 +136,9 @@ class Conversation {
   void cancel();  // as Request::cancel, of the turn that runs
   std::string messages() const;  // JSON: an array
 
-  struct Impl;
+  struct Impl;  // of the library's own rooms
   explicit Conversation(std::unique_ptr<Impl> impl);
+  Impl& impl() { return *impl_; }
 
  private:
   std::unique_ptr<Impl> impl_;

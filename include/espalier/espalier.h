@@ -57,8 +57,10 @@ typedef struct espalier_open_options {
   int no_cache;        /* 1: neither reads nor writes the cache of packed weights */
   int (*on_progress)(uint64_t done, uint64_t total, void* user); /* NULL, or: returning 0 ends the opening */
   void* user;
+  const char* speculate; /* NULL: "auto"; "off", "chain:N", "tree:N". No text changes with it */
+  const char* drafter;   /* NULL: drafter/ beside the model, where there is one; a folder or a .gguf file */
 } espalier_open_options;
-#define ESPALIER_OPEN_OPTIONS_INIT {sizeof(espalier_open_options), 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define ESPALIER_OPEN_OPTIONS_INIT {sizeof(espalier_open_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 espalier_status* espalier_open(const espalier_open_options* options, espalier_engine** engine);
 /* Requests hold on to their engine: the order of closing does not matter. */

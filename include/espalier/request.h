@@ -32,6 +32,9 @@ struct GenerateOptions {
   std::vector<std::string> stop;      // the answer ends right before the first of them
   std::optional<uint64_t> seed;       // absent: drawn, and told in the answer
   std::optional<int64_t> logprobs;    // alternatives for each token (0: the token's own only); absent: none at all
+  // "auto", "off", "chain:N" (N drafted tokens) or "tree:N" (N rows of a call); absent: as the engine was opened. The text is
+  // the same with each of them.
+  std::optional<std::string> speculate;
 };
 
 enum class FinishReason { stop, tool_calls, length, cancelled };
@@ -59,6 +62,28 @@ struct Timings {
   int64_t decode_tokens = 0;   // tokens drawn after the first
 };
 
+// What drafting did for an answer. A cycle is one call after the prompt; `rows` counts the drafted ones and the newest token's.
+struct SpeculationReport {
+  std::string mode;       // "auto", "chain:4", "tree:24"
+  int64_t cycles = 0;
+  int64_t rows = 0;
+  int64_t tokens = 0;     // that the cycles gave
+  int64_t accepted = 0;   // drafted tokens that were the model's own
+  struct Depth {
+    int64_t offered = 0;   // cycles in which a token was drafted there whose parent was right
+    int64_t accepted = 0;
+  };
+  std::vector<Depth> by_depth;  // [0]: right behind the newest token
+  struct Source {
+    std::string name;      // "ngram", "dspark"
+    int64_t drafted = 0;   // rows that it proposed
+    int64_t offered = 0;   // those whose parent was right
+    int64_t accepted = 0;
+  };
+  std::vector<Source> by_source;  // a token that two sources name counts for both
+  double draft_ms = 0, verify_ms = 0, commit_ms = 0, host_ms = 0;
+};
+
 struct Answer {
   std::string text;  // without reasoning and calls
   std::optional<std::string> reasoning;  // absent where the template has none
@@ -70,6 +95,7 @@ struct Answer {
   std::optional<std::vector<TokenLogprob>> logprobs;  // one for each of token_ids
   uint64_t seed = 0;
   Timings timings;
+  std::optional<SpeculationReport> speculation;  // absent when off
   std::vector<std::string> warnings;
 };
 

@@ -31,6 +31,29 @@ void StreamPrinter::end() {
   out("\n");
 }
 
+namespace {
+
+// What drafting did: "3 cycles of 23.7 rows and 4.00 tokens", the times, then each depth and source.
+std::string drafts_text(const SpeculationReport& r) {
+  if (r.cycles == 0) return "drafts  " + r.mode + ": no cycle\n";
+  const double cycles = static_cast<double>(r.cycles);
+  char text[400];
+  snprintf(text, sizeof text,
+           "drafts  %s: %lld cycles of %.1f rows and %.2f tokens; draft %.1f ms, verify %.1f ms, commit %.1f ms, host %.1f ms\n", r.mode.c_str(),
+           static_cast<long long>(r.cycles), static_cast<double>(r.rows) / cycles, static_cast<double>(r.tokens) / cycles, r.draft_ms, r.verify_ms,
+           r.commit_ms, r.host_ms);
+  std::string out = text;
+  if (!r.by_depth.empty()) out += "        accepted of offered, by depth:";
+  for (const SpeculationReport::Depth& d : r.by_depth) out += " " + std::to_string(d.accepted) + "/" + std::to_string(d.offered);
+  if (!r.by_depth.empty()) out += "\n";
+  for (const SpeculationReport::Source& s : r.by_source)
+    out += "        " + s.name + ": " + std::to_string(s.drafted) + " drafted, " + std::to_string(s.accepted) + " accepted of " +
+           std::to_string(s.offered) + " whose parent was right\n";
+  return out;
+}
+
+}  // namespace
+
 std::string stats_text(const Answer& answer, const EngineInfo& info) {
   const Timings& t = answer.timings;
   const auto rate = [](int64_t n, double ms) { return ms > 0 ? static_cast<double>(n) * 1000 / ms : 0.0; };
@@ -45,7 +68,7 @@ std::string stats_text(const Answer& answer, const EngineInfo& info) {
            t.prefill_ms, static_cast<long long>(t.prefill_tokens), rate(t.prefill_tokens, t.prefill_ms),
            static_cast<long long>(t.reused_tokens), t.decode_ms, static_cast<long long>(t.decode_tokens), rate(t.decode_tokens, t.decode_ms),
            t.ttft_ms, finish_reason_name(answer.finish_reason), static_cast<unsigned long long>(answer.seed));
-  return text;
+  return text + (answer.speculation ? drafts_text(*answer.speculation) : std::string());
 }
 
 }  // namespace espalier::cli

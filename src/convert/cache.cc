@@ -173,6 +173,14 @@ Result<PackedModel> packed_model(const Checkpoint& checkpoint, const ModelPlan& 
   return packed;
 }
 
+Result<PackedModel> packed_drafter(const Checkpoint& drafter, const DrafterPlan& plan, const Program& target, const PackedWeights& target_weights,
+                                   WeightsForm form, ThreadTeam& team, const PackProgress& progress, bool use_cache) {
+  if (form == WeightsForm::file) form = WeightsForm::automatic;
+  ESPALIER_ASSIGN(PackedModel out, packed_model(drafter, plan.model, form, team, progress, use_cache));
+  ESPALIER_TRY(share_packed(plan.model.program, target, target_weights, out.weights));
+  return out;
+}
+
 Result<WeightSet> float_weights(const ModelPlan& plan, const Checkpoint& checkpoint) {
   if (checkpoint.kind() != CheckpointKind::packed) return bind_weights(plan, checkpoint);
   ESPALIER_ASSIGN(const PackedWeights packed, read_packed(plan.program, checkpoint.tensors(), checkpoint.container_metadata(), nullptr));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "convert/packed_file.h"
+#include "models/dspark.h"
 
 namespace espalier {
 
@@ -34,6 +35,11 @@ struct PackedModel {
 // verified. `use_cache` false: always packs in memory (a converted folder is used as it is).
 Result<PackedModel> packed_model(const Checkpoint& checkpoint, const ModelPlan& plan, WeightsForm form, ThreadTeam& team,
                                  const PackProgress& progress, bool use_cache = true);
+
+// The packed weights of a drafter, as packed_model; those that the target owns share its memory. Form `file` is that of the
+// target's file and says nothing of the drafter's: it counts as automatic.
+Result<PackedModel> packed_drafter(const Checkpoint& drafter, const DrafterPlan& plan, const Program& target, const PackedWeights& target_weights,
+                                   WeightsForm form, ThreadTeam& team, const PackProgress& progress, bool use_cache = true);
 
 // The numbers of a plan for a unit that wants floats: bind_weights, or a converted folder's weights dequantised.
 Result<WeightSet> float_weights(const ModelPlan& plan, const Checkpoint& checkpoint);

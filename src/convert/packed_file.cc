@@ -96,6 +96,7 @@ Result<Planned> plan_file(const Program& program, const WeightSet& weights, Weig
   out.forms.resize(program.weights.size());
   for (size_t i = 0; i < program.weights.size(); ++i) {
     const WeightDecl& decl = program.weights[i];
+    if (!decl.owner.empty()) continue;
     if (!weights.entries[i].matrix) {
       out.tensors.push_back({decl.name, StorageType::f32, {static_cast<uint64_t>(decl.rows), static_cast<uint64_t>(decl.cols)}});
       continue;
@@ -128,7 +129,7 @@ std::string_view metadata_value(Metadata metadata, std::string_view key) {
 
 Status write_packed(FileLock lock, const Program& program, const WeightSet& weights, WeightsForm form, const std::string& identity,
                     ThreadTeam& team, const PackProgress& progress) {
-  ESPALIER_TRY(check_weights(program, weights));
+  ESPALIER_TRY(check_weights(program, weights, WeightScope::own));
   ESPALIER_ASSIGN(const Planned planned, plan_file(program, weights, form));
   ContainerWriter::Metadata metadata = {{"format", "espalier"}, {"espalier.format", kPackedFormat}, {"espalier.program", hex(program_hash(program))},
                                         {"espalier.weights", weights_form_name(form)}, {"espalier.source", identity}};
@@ -138,6 +139,7 @@ Status write_packed(FileLock lock, const Program& program, const WeightSet& weig
   ESPALIER_ASSIGN(ContainerWriter writer, ContainerWriter::create(std::move(lock), planned.tensors, metadata_bytes));
   uint64_t done = 0;
   for (size_t i = 0; i < program.weights.size(); ++i) {
+    if (!program.weights[i].owner.empty()) continue;
     if (!weights.entries[i].matrix) {
       ESPALIER_TRY(writer.append(std::as_bytes(std::span(weights.entries[i].vector))));
       continue;
@@ -161,6 +163,10 @@ Result<PackedWeights> read_packed(const Program& program, std::span<const Tensor
     return corrupt("the packed file was made for another program: convert the model again");
   PackedWeights out;
   for (const WeightDecl& decl : program.weights) {
+    if (!decl.owner.empty()) {
+      out.entries.emplace_back();
+      continue;
+    }
     const TensorView* t = find(tensors, decl.name);
     if (t == nullptr) return corrupt("the packed file lacks " + decl.name, decl.name);
     ESPALIER_ASSIGN(PackedWeights::Entry e, read_entry(decl, *t, metadata, owner));

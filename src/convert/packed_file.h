@@ -21,11 +21,12 @@ inline constexpr const char* kPackedFormat = "1";
 const char* weights_form_name(WeightsForm form);  // "auto", "int8", "int4", "file"
 
 // Packs matrix by matrix into the file, so that no more than one of them is in memory. `identity`: JSON text.
-// Cancelled by `progress` or failed: nothing is left under the name.
+// Cancelled by `progress` or failed: nothing is left under the name. Weights that another program owns are left out.
 Status write_packed(FileLock lock, const Program& program, const WeightSet& weights, WeightsForm form, const std::string& identity,
                     ThreadTeam& team, const PackProgress& progress);
 
-// The weights of a packed container; views into its bytes, which `owner` keeps alive. Refused: another format or program, a
+// The weights of a packed container; views into its bytes, which `owner` keeps alive; entries that another program owns stay
+// empty. Refused: another format or program, a
 // tensor that is missing or of another size.
 Result<PackedWeights> read_packed(const Program& program, std::span<const TensorView> tensors,
                                   std::span<const std::pair<std::string, std::string>> metadata, std::shared_ptr<const void> owner);

@@ -46,11 +46,43 @@ Value timings(const Timings& t) {
   return out;
 }
 
-Value placement(const EngineInfo& info) {
+Value placement(const EngineInfo& info, bool drafts) {
   Value out = Value::object();
   out.set("prefill", info.unit);
   out.set("decode", info.unit);
-  out.set("draft", nullptr);
+  out.set("draft", drafts && !info.drafter.empty() ? Value(info.unit) : Value());
+  return out;
+}
+
+Value speculation(const SpeculationReport& r) {
+  Value out = Value::object();
+  out.set("mode", r.mode);
+  out.set("cycles", r.cycles);
+  out.set("rows", r.rows);
+  out.set("accepted", r.accepted);
+  Value depths = Value::array();
+  for (const SpeculationReport::Depth& d : r.by_depth) {
+    Value one = Value::object();
+    one.set("offered", d.offered);
+    one.set("accepted", d.accepted);
+    depths.push(std::move(one));
+  }
+  out.set("by_depth", std::move(depths));
+  Value sources = Value::object();
+  for (const SpeculationReport::Source& s : r.by_source) {
+    Value one = Value::object();
+    one.set("drafted", s.drafted);
+    one.set("offered", s.offered);
+    one.set("accepted", s.accepted);
+    sources.set(s.name, std::move(one));
+  }
+  out.set("by_source", std::move(sources));
+  Value ms = Value::object();
+  ms.set("draft", milliseconds(r.draft_ms));
+  ms.set("verify", milliseconds(r.verify_ms));
+  ms.set("commit", milliseconds(r.commit_ms));
+  ms.set("host", milliseconds(r.host_ms));
+  out.set("ms", std::move(ms));
   return out;
 }
 
@@ -90,12 +122,12 @@ Value to_json_value(const Answer& answer, const EngineInfo& info) {
   out.set("logprobs", std::move(logprobs));
   out.set("seed", answer.seed);
   out.set("timings", timings(answer.timings));
-  out.set("placement", placement(info));
+  out.set("placement", placement(info, answer.speculation.has_value()));
   out.set("unit", info.unit);
   out.set("kernels", info.kernels);
   out.set("weights", info.weights);
   out.set("kv", info.kv);
-  out.set("speculation", nullptr);
+  out.set("speculation", answer.speculation ? speculation(*answer.speculation) : Value());
   Value warnings = Value::array();
   for (const std::string& w : answer.warnings) warnings.push(w);
   out.set("warnings", std::move(warnings));

@@ -70,6 +70,8 @@ Status open(const espalier_open_options* given, espalier_engine** out) {
   options.threads = o.threads;
   options.context = o.context;
   options.cache = o.no_cache == 0;
+  options.speculate = text_or(o.speculate, "auto");
+  options.drafter = text_or(o.drafter, "");
   if (o.on_progress != nullptr) options.on_progress = [o](uint64_t done, uint64_t total) { return o.on_progress(done, total, o.user) != 0; };
   ESPALIER_ASSIGN(Engine engine, Engine::open(options));
   *out = new espalier_engine{std::move(engine)};

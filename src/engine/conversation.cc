@@ -92,13 +92,19 @@ Result<std::vector<int32_t>> Conversation::Impl::continue_with(const MarkedText&
   if (state != nullptr && snapshot != nullptr && snapshot->length() > 0)
     if (auto ids = extend_ids(tokenizer, snapshot->tokens(), text)) {
       ESPALIER_TRY(state->restore(*snapshot));
+      if (drafter != nullptr && drafter_snapshot != nullptr) ESPALIER_TRY(drafter->restore(*drafter_snapshot));
       return *std::move(ids);
     }
   state.reset();
   snapshot.reset();
+  drafter.reset();
+  drafter_snapshot.reset();
   auto ids = tokenizer.encode(text);
   if (!ids.ok()) return Status(ids.status().code(), ids.status().message(), "messages");
   ESPALIER_ASSIGN(state, engine->model->make_state());
+  if (Drafter* d = engine->drafting->drafter(); d != nullptr) {
+    ESPALIER_ASSIGN(drafter, d->model->make_state());
+  }
   return ids;
 }
 
@@ -132,9 +138,12 @@ Result<Answer> Conversation::ask(const std::string& user, const GenerateOptions&
   ESPALIER_ASSIGN(prompt.ids, c.continue_with(rendered.text));
   ESPALIER_ASSIGN(const PreparedRequest request, prepare_request(*c.engine, std::move(prompt), options, t0));
 
-  GenerationState held{c.state.get(), snapshot_place(*c.engine, messages, c.tools, rendered.text, request.prompt_ids), nullptr};
+  GenerationState held{c.state.get(), c.drafter.get(), snapshot_place(*c.engine, messages, c.tools, rendered.text, request.prompt_ids)};
   auto answer = generate(*c.engine, request, held, c.cancelled, callbacks);
-  if (held.snapshot != nullptr) c.snapshot = std::move(held.snapshot);
+  if (held.snapshot != nullptr) {
+    c.snapshot = std::move(held.snapshot);
+    c.drafter_snapshot = std::move(held.drafter_snapshot);
+  }
   if (!answer.ok()) {
     c.kept.assign(c.state->tokens().begin(), c.state->tokens().end());
     return answer;

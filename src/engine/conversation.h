@@ -17,7 +17,8 @@ struct Conversation::Impl {
   Value::Array turns;  // without the system message
 
   std::unique_ptr<State> state;
-  std::unique_ptr<State> snapshot;  // taken before the last answer and before what the template puts in front of it
+  std::unique_ptr<State> drafter;   // the drafter's, beside it; null without one. One that holds something else is not used
+  std::unique_ptr<State> snapshot, drafter_snapshot;  // taken before the last answer and before what the template puts in front of it
   std::vector<int32_t> kept;        // the tokens of the text so far; what `state` holds is a prefix of them
   std::atomic<bool> cancelled{false};
 

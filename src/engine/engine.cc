@@ -72,7 +72,8 @@ Result<Answer> Request::run(const Callbacks& callbacks) {
   if (impl_->used) return invalid("this request has run already; make another");
   impl_->used = true;
   ESPALIER_ASSIGN(std::unique_ptr<State> state, impl_->engine->model->make_state());
-  GenerationState held{state.get(), 0, nullptr};
+  ESPALIER_ASSIGN(const std::unique_ptr<State> drafter, make_drafter_state(*impl_->engine, impl_->prepared.speculate));
+  GenerationState held{state.get(), drafter.get()};
   return generate(*impl_->engine, impl_->prepared, held, impl_->cancelled, callbacks);
 }
 

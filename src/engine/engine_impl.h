@@ -10,6 +10,7 @@
 
 #include "engine/chat_format.h"
 #include "engine/prefill_pace.h"
+#include "engine/speculation.h"
 #include "espalier/engine.h"
 #include "models/model.h"
 #include "text/tokenizer.h"
@@ -29,9 +30,11 @@ struct Engine::Impl {
   std::vector<int32_t> end_ids;  // sorted: tokens that end an answer
   std::unique_ptr<Unit> unit;
   std::unique_ptr<Model> model;
+  SpeculationMode speculate;                 // of requests that say nothing of it
+  std::unique_ptr<SharedDrafting> drafting;  // for requests that draft
   EngineInfo info;
   PrefillPace pace;
-  std::mutex calls;  // a model runs one call at a time
+  std::mutex calls;  // held while a model of the unit runs
 
   int64_t context() const { return info.context; }
   // The chat format, or why there is none.

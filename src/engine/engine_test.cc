@@ -292,7 +292,12 @@ TEST(Json, an_answer_has_exactly_the_keys_of_the_rules) {
                                             "warnings"}));
   EXPECT_EQ(v.find("finish_reason")->as_string(), "length");
   EXPECT_TRUE(v.find("reasoning")->is_null());
-  EXPECT_TRUE(v.find("speculation")->is_null());
+  EXPECT_EQ(v.find_path("speculation.mode")->as_string(), "auto");
+  EXPECT_EQ(v.find_path("speculation.cycles")->as_int(), 2);
+  for (const char* key : {"mode", "cycles", "rows", "accepted", "by_depth", "by_source", "ms"})
+    EXPECT_TRUE(v.find("speculation")->find(key) != nullptr) << key;
+  o.speculate = "off";
+  EXPECT_TRUE(parse_json(engine.to_json(*engine.request(raw("hello"), o)->run()))->find("speculation")->is_null());
   EXPECT_EQ(v.find("seed")->as_int(), 77);
   EXPECT_EQ(v.find_path("placement.decode")->as_string(), "reference");
   const Value& entry = v.find("logprobs")->as_array().at(0);

@@ -47,15 +47,6 @@ Result<int64_t> room(const Engine::Impl& engine, size_t prompt, const char* fiel
   return std::min(*options.max_tokens, left);
 }
 
-// One call under the lock of the model.
-Result<StepReport> step(Engine::Impl& engine, Decoder& decoder, SequenceId id, int32_t stop_at) {
-  const bool prompt = decoder.waiting_rows(id) > 1;
-  const std::lock_guard<std::mutex> lock(engine.calls);
-  auto report = decoder.step(engine.pace.rows(), stop_at);
-  if (report.ok() && prompt) engine.pace.record(report->call.rows, report->call.t1_ns - report->call.t0_ns);
-  return report;
-}
-
 }  // namespace
 
 Result<PreparedRequest> prepare_request(const Engine::Impl& engine, ReadPrompt prompt, const GenerateOptions& options, int64_t received_ns) {
@@ -73,6 +64,11 @@ Result<PreparedRequest> prepare_request(const Engine::Impl& engine, ReadPrompt p
     return invalid("logprobs: expected 0 to " + std::to_string(kLogprobsMax) + " alternatives, found " + std::to_string(*options.logprobs), "logprobs");
   if (options.stop.size() > kStopsMax)
     return invalid("stop: expected at most " + std::to_string(kStopsMax) + " strings, found " + std::to_string(options.stop.size()), "stop");
+  r.speculate = engine.speculate;
+  if (options.speculate) {
+    ESPALIER_ASSIGN(r.speculate, parse_speculation_mode(*options.speculate));
+    if (!r.speculate.notice.empty()) r.warnings.push_back(r.speculate.notice);
+  }
   r.answer.logprobs = options.logprobs.value_or(-1);
   r.answer.stop = options.stop;
   r.answer.end_ids = engine.end_ids;
@@ -87,44 +83,101 @@ Result<PreparedRequest> prepare_request(const Engine::Impl& engine, ReadPrompt p
   return r;
 }
 
-Result<Answer> generate(Engine::Impl& engine, const PreparedRequest& request, GenerationState& held, const std::atomic<bool>& cancelled,
-                        const Callbacks& callbacks) {
-  const int64_t t0 = monotonic_ns();
-  const int64_t prompt = static_cast<int64_t>(request.prompt_ids.size()), reused = held.state->length();
+Result<std::unique_ptr<State>> make_drafter_state(Engine::Impl& engine, const SpeculationMode& mode) {
+  if (mode.kind == SpeculationMode::Kind::off || engine.drafting->drafter() == nullptr) return std::unique_ptr<State>();
+  return engine.drafting->drafter()->model->make_state();
+}
+
+Generation::Generation(Engine::Impl& engine, const PreparedRequest& request, GenerationState& held, const std::atomic<bool>& cancelled,
+                       const Callbacks& callbacks, AnswerBuilder builder, Decoder& decoder, Speculation* speculation)
+    : engine_(engine), request_(request), held_(held), cancelled_(cancelled), callbacks_(callbacks), builder_(std::move(builder)),
+      decoder_(decoder), speculation_(speculation) {}
+
+Generation::~Generation() {
+  if (id_ < 0) return;
+  decoder_.close(id_);
+  if (speculation_ != nullptr && speculation_->follows(id_)) speculation_->close(id_);
+}
+
+Result<std::unique_ptr<Generation>> Generation::open(Engine::Impl& engine, const PreparedRequest& request, GenerationState& held,
+                                                     const std::atomic<bool>& cancelled, const Callbacks& callbacks, Decoder& decoder,
+                                                     Speculation* speculation) {
   const ChatFormat* chat = engine.chat ? &*engine.chat : nullptr;
   ESPALIER_ASSIGN(AnswerBuilder builder, AnswerBuilder::make(engine.tokenizer, chat, request.answer));
-  Decoder decoder(*engine.model);
-  ESPALIER_ASSIGN(const SequenceId id, decoder.open(held.state, request.prompt_ids, static_cast<int32_t>(prompt), request.rules,
-                                                     static_cast<int32_t>(request.answer.logprobs)));
-  int64_t first = 0;
-  int64_t drawn = 0;
-  while (!builder.complete()) {
-    if (cancelled.load(std::memory_order_relaxed)) {
-      builder.cancel(callbacks);
-      break;
-    }
-    const bool before_snapshot = held.snapshot == nullptr && held.snapshot_at > held.state->length();
-    ESPALIER_ASSIGN(const StepReport report, step(engine, decoder, id, before_snapshot ? held.snapshot_at : 0));
-    if (held.snapshot == nullptr && held.snapshot_at > 0 && held.state->length() == held.snapshot_at) held.snapshot = held.state->fork();
-    if (report.prompt_rows > 0 && callbacks.on_prefill) callbacks.on_prefill(held.state->length() - reused, prompt - reused);
-    for (const DrawnToken& token : report.drawn) {
-      if (drawn++ == 0) first = monotonic_ns();
-      builder.accept(token.id, token.logprobs, callbacks);
-    }
+  std::unique_ptr<Generation> g(new Generation(engine, request, held, cancelled, callbacks, std::move(builder), decoder, speculation));
+  g->start_ns_ = monotonic_ns();
+  g->reused_ = held.state->length();
+  TextLimits limits;
+  limits.tokens_max = static_cast<int32_t>(std::min<int64_t>(request.answer.max_tokens, INT32_MAX));
+  limits.complete = [generation = g.get()](const DrawnToken& token) { return generation->take(token); };
+  ESPALIER_ASSIGN(g->id_, decoder.open(held.state, request.prompt_ids, static_cast<int32_t>(request.prompt_ids.size()), request.rules,
+                                       static_cast<int32_t>(request.answer.logprobs), std::move(limits)));
+  if (speculation != nullptr) speculation->follow(g->id_, request.rules, *held.state, held.drafter);
+  return g;
+}
+
+bool Generation::take(const DrawnToken& token) {
+  if (drawn_++ == 0) {
+    first_ns_ = monotonic_ns();
+    tell_prefill(static_cast<int64_t>(request_.prompt_ids.size()));
   }
-  const int64_t t1 = monotonic_ns();
-  Answer answer = std::move(builder).take();
-  answer.prompt_token_ids = request.prompt_ids;
-  answer.seed = request.rules.seed;
-  answer.warnings.insert(answer.warnings.begin(), request.warnings.begin(), request.warnings.end());
-  answer.timings.load_ms = engine.info.load_ms;
-  answer.timings.prefill_ms = ms_between(t0, drawn > 0 ? first : t1);
-  answer.timings.ttft_ms = drawn > 0 ? ms_between(request.received_ns, first) : 0;
-  answer.timings.decode_ms = drawn > 0 ? ms_between(first, t1) : 0;
-  answer.timings.reused_tokens = reused;
-  answer.timings.prefill_tokens = std::min<int64_t>(held.state->length(), prompt) - reused;
-  answer.timings.decode_tokens = std::max<int64_t>(drawn - 1, 0);
+  return builder_.accept(token.id, token.logprobs, callbacks_) || cancelled_.load(std::memory_order_relaxed);
+}
+
+void Generation::tell_prefill(int64_t read) {
+  if (read <= told_ || read <= reused_) return;
+  told_ = read;
+  if (callbacks_.on_prefill) callbacks_.on_prefill(read - reused_, static_cast<int64_t>(request_.prompt_ids.size()) - reused_);
+}
+
+int32_t Generation::stop_at() const { return held_.snapshot == nullptr && held_.snapshot_at > held_.state->length() ? held_.snapshot_at : 0; }
+
+bool Generation::before_step() {
+  if (!builder_.complete() && cancelled_.load(std::memory_order_relaxed)) builder_.cancel(callbacks_);
+  return !builder_.complete();
+}
+
+void Generation::after_step() {
+  if (held_.snapshot == nullptr && held_.snapshot_at > 0 && held_.state->length() == held_.snapshot_at) {
+    held_.snapshot = held_.state->fork();
+    if (held_.drafter != nullptr) held_.drafter_snapshot = held_.drafter->fork();
+  }
+  if (drawn_ == 0) tell_prefill(held_.state->length());
+}
+
+Answer Generation::finish() {
+  const int64_t end = monotonic_ns(), prompt = static_cast<int64_t>(request_.prompt_ids.size());
+  Answer answer = std::move(builder_).take();
+  answer.prompt_token_ids = request_.prompt_ids;
+  answer.seed = request_.rules.seed;
+  answer.warnings.insert(answer.warnings.begin(), request_.warnings.begin(), request_.warnings.end());
+  if (speculation_ != nullptr) {
+    for (std::string& w : speculation_->take_warnings(id_)) answer.warnings.push_back(std::move(w));
+    answer.speculation = speculation_->close(id_);
+  }
+  answer.timings.load_ms = engine_.info.load_ms;
+  answer.timings.prefill_ms = ms_between(start_ns_, drawn_ > 0 ? first_ns_ : end);
+  answer.timings.ttft_ms = drawn_ > 0 ? ms_between(request_.received_ns, first_ns_) : 0;
+  answer.timings.decode_ms = drawn_ > 0 ? ms_between(first_ns_, end) : 0;
+  answer.timings.reused_tokens = reused_;
+  answer.timings.prefill_tokens = std::min<int64_t>(held_.state->length(), prompt) - reused_;
+  answer.timings.decode_tokens = std::max<int64_t>(drawn_ - 1, 0);
   return answer;
+}
+
+Result<Answer> generate(Engine::Impl& engine, const PreparedRequest& request, GenerationState& held, const std::atomic<bool>& cancelled,
+                        const Callbacks& callbacks) {
+  const bool drafts = request.speculate.kind != SpeculationMode::Kind::off;
+  Speculation speculation(*engine.drafting, request.speculate);
+  Decoder decoder(*engine.model, &engine.calls, drafts ? &speculation : nullptr);
+  ESPALIER_ASSIGN(const std::unique_ptr<Generation> generation,
+                  Generation::open(engine, request, held, cancelled, callbacks, decoder, drafts ? &speculation : nullptr));
+  while (generation->before_step()) {
+    ESPALIER_ASSIGN(const StepReport report, decoder.step(engine.pace.rows(), generation->stop_at()));
+    if (report.prompt_rows > 0) engine.pace.record(report.call.rows, report.call.t1_ns - report.call.t0_ns);
+    generation->after_step();
+  }
+  return generation->finish();
 }
 
 }  // namespace espalier

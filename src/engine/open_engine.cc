@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "engine/drafter_selfcheck.h"
 #include "engine/engine_impl.h"
 #include "engine/place_model.h"
 #include "engine/text_model.h"
@@ -49,6 +50,41 @@ void open_chat(Engine::Impl& engine) {
     engine.no_chat = chat.status().message();
 }
 
+// The drafter that was named, or found; a found one that does not fit is a notice.
+Result<std::unique_ptr<Drafter>> open_drafter(const OpenOptions& options, Engine::Impl& engine, const std::string& path) {
+  ESPALIER_ASSIGN(std::unique_ptr<Drafter> drafter, plan_drafter_at(path, engine.plan.program));
+  ESPALIER_ASSIGN(drafter->model, place_drafter(options, engine, drafter->checkpoint, drafter->plan));
+  const SelfcheckBounds bounds = options.unit == "reference" ? kExactBounds : kQuantisedBounds;
+  ESPALIER_TRY(check_drafter(path, *engine.model, *drafter->model, drafter->plan, bounds));
+  for (const std::string& n : drafter->plan.model.notices) engine.info.notices.push_back(path + ": " + n);
+  return drafter;
+}
+
+Status open_drafting(const OpenOptions& options, Engine::Impl& engine) {
+  if (!engine.speculate.notice.empty()) engine.info.notices.push_back(engine.speculate.notice);
+  const bool off = engine.speculate.kind == SpeculationMode::Kind::off, named = !options.drafter.empty();
+  const std::string path = named ? options.drafter : off ? std::string() : find_drafter(options.model);
+  std::unique_ptr<Drafter> drafter;
+  if (!path.empty()) {
+    auto opened = open_drafter(options, engine, path);
+    if (opened.ok()) {
+      drafter = std::move(opened).value();
+      engine.info.drafter = path;
+    } else if (named || opened.status().code() == Code::cancelled) {
+      return Status(opened.status().code(), path + ": " + opened.status().message(), "drafter");
+    } else {
+      engine.info.notices.push_back("the drafter beside the model is not used: " + path + ": " + opened.status().message());
+    }
+  }
+  const auto unit = std::find_if(unit_choices().begin(), unit_choices().end(), [&](const UnitChoice& u) { return options.unit == u.name; });
+  CostCurve curve = linear_curve();
+  if (!off && unit->is_fast) {
+    ESPALIER_ASSIGN(curve, measure_ceilings(*engine.model, engine.info.weight_bytes));
+  }
+  engine.drafting = std::make_unique<SharedDrafting>(std::move(drafter), std::move(curve), engine.calls);
+  return {};
+}
+
 }  // namespace
 
 int64_t monotonic_ns() {
@@ -64,6 +100,8 @@ Result<std::shared_ptr<Engine::Impl>> open_engine(const OpenOptions& options) {
   ESPALIER_ASSIGN(Tokenizer tokenizer, open_tokenizer(checkpoint));
   auto engine = std::make_shared<Engine::Impl>(std::move(checkpoint), std::move(plan), std::move(tokenizer));
 
+  ESPALIER_ASSIGN(engine->speculate, parse_speculation_mode(options.speculate));
+
   EngineInfo& info = engine->info;
   info.model = options.model;
   info.family = engine->plan.program.family;
@@ -75,6 +113,7 @@ Result<std::shared_ptr<Engine::Impl>> open_engine(const OpenOptions& options) {
   info.can_chat = engine->chat.has_value();
   ESPALIER_ASSIGN(engine->end_ids, find_end_ids(*engine));
   ESPALIER_TRY(place_model(options, *engine));
+  ESPALIER_TRY(open_drafting(options, *engine));
   info.load_ms = ms_between(t0, monotonic_ns());
   return engine;
 }

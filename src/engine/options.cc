@@ -43,6 +43,9 @@ Status set_logit_bias(G& g, const Value& v) {
   return {};
 }
 
+Status set_speculate(G& g, const Value& v) { return g.speculate = v.as_string(), Status(); }
+Status set_speculate_open(O& o, const Value& v) { return o.speculate = v.as_string(), Status(); }
+Status set_drafter(O& o, const Value& v) { return o.drafter = v.as_string(), Status(); }
 Status set_unit(O& o, const Value& v) { return o.unit = v.as_string(), Status(); }
 Status set_weights(O& o, const Value& v) { return o.weights = v.as_string(), Status(); }
 Status set_kv(O& o, const Value& v) { return o.kv = v.as_string(), Status(); }
@@ -90,6 +93,8 @@ constexpr OptionSpec kTable[] = {
     {"kv", T::text, "TYPE", "fp16", "fp16 or int8: how keys and values are held", kOpens, nullptr, set_kv},
     {"unit", T::text, "NAME", "cpu", "cpu or reference", kOpens, nullptr, set_unit},
     {"threads", T::integer, "N", "what this process may use", "threads of the CPU unit", kOpens | kConvert, nullptr, set_threads},
+    {"speculate", T::text, "MODE", "auto", "drafts that the model verifies: auto, off, chain:N (N tokens) or tree:N (N rows of a call); changes no text", kGenerates, set_speculate, set_speculate_open},
+    {"drafter", T::text, "PATH", "drafter/ beside the model", "a DSpark drafter for this model: a folder or a .gguf file", kGenerates, nullptr, set_drafter},
     {"no-cache", T::flag, "", "", "neither takes packed weights from the cache nor puts them there", kOpens, nullptr, nullptr},
     // Tools of the trade.
     {"decode", T::integer, "N", "32", "tokens that are decoded", kBench, nullptr, nullptr},

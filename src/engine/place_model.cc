@@ -94,6 +94,23 @@ Status place_on_reference(const OpenOptions& options, Engine::Impl& engine) {
   return {};
 }
 
+Result<std::unique_ptr<Model>> drafter_on_cpu(const OpenOptions& options, Engine::Impl& engine, const Checkpoint& checkpoint, const DrafterPlan& plan) {
+  auto& unit = static_cast<CpuUnit&>(*engine.unit);
+  ESPALIER_TRY(unit.accepts(plan.model.program));
+  ESPALIER_ASSIGN(const WeightsForm form, weights_form(options.weights));
+  ThreadTeam team(options.threads);
+  ESPALIER_ASSIGN(PackedModel packed, packed_drafter(checkpoint, plan, engine.plan.program, *CpuUnit::packed_weights(*engine.model), form, team,
+                                                     options.on_progress, options.cache));
+  for (std::string& n : packed.notices) engine.info.notices.push_back(std::move(n));
+  return unit.compile_packed(plan.model.program, std::move(packed.weights));
+}
+
+Result<std::unique_ptr<Model>> drafter_on_reference(const OpenOptions&, Engine::Impl& engine, const Checkpoint& checkpoint, const DrafterPlan& plan) {
+  ESPALIER_ASSIGN(const WeightSet target, float_weights(engine.plan, engine.checkpoint));
+  ESPALIER_ASSIGN(const WeightSet weights, bind_drafter_weights(plan, checkpoint, engine.plan.program, target));
+  return engine.unit->compile(plan.model.program, weights);
+}
+
 Result<UnitInfo> describe_cpu() {
   ESPALIER_ASSIGN(std::unique_ptr<CpuUnit> unit, CpuUnit::make({}));
   return unit->describe();
@@ -101,8 +118,8 @@ Result<UnitInfo> describe_cpu() {
 Result<UnitInfo> describe_reference() { return make_reference_unit()->describe(); }
 
 constexpr UnitChoice kUnits[] = {
-    {"cpu", place_on_cpu, describe_cpu},
-    {"reference", place_on_reference, describe_reference},
+    {"cpu", place_on_cpu, drafter_on_cpu, true, describe_cpu},
+    {"reference", place_on_reference, drafter_on_reference, false, describe_reference},
 };
 
 }  // namespace
@@ -134,6 +151,12 @@ Status place_model(const OpenOptions& options, Engine::Impl& engine) {
     names += names.empty() ? u.name : std::string(" or ") + u.name;
   }
   return invalid("unit: expected " + names + ", found \"" + options.unit + "\"", "unit");
+}
+
+Result<std::unique_ptr<Model>> place_drafter(const OpenOptions& options, Engine::Impl& engine, const Checkpoint& checkpoint, const DrafterPlan& plan) {
+  for (const UnitChoice& u : kUnits)
+    if (options.unit == u.name) return u.place_drafter(options, engine, checkpoint, plan);
+  return invalid("unit: \"" + options.unit + "\" takes no drafter", "drafter");
 }
 
 }  // namespace espalier

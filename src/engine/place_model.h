@@ -7,6 +7,7 @@
 
 #include "engine/engine_impl.h"
 #include "kernels/attention/kv_page.h"
+#include "models/dspark.h"
 #include "units/cpu/pack_weights.h"
 
 namespace espalier {
@@ -19,10 +20,15 @@ Result<KvType> kv_type(const std::string& name);
 // into free memory (both numbers).
 Status place_model(const OpenOptions& options, Engine::Impl& engine);
 
+// Puts a drafter on the unit of its target, which is placed; what the target owns is shared.
+Result<std::unique_ptr<Model>> place_drafter(const OpenOptions& options, Engine::Impl& engine, const Checkpoint& checkpoint, const DrafterPlan& plan);
+
 // A unit by name, and whether this machine has it.
 struct UnitChoice {
   const char* name;
   Status (*place)(const OpenOptions& options, Engine::Impl& engine);
+  Result<std::unique_ptr<Model>> (*place_drafter)(const OpenOptions& options, Engine::Impl& engine, const Checkpoint& checkpoint, const DrafterPlan& plan);
+  bool is_fast;                    // made for speed: its ceilings are measured before it drafts
   Result<UnitInfo> (*describe)();  // or why it is not there
 };
 std::span<const UnitChoice> unit_choices();

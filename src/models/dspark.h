@@ -1,11 +1,14 @@
 // The DSpark drafter: a small network that reads the target's residual stream and proposes a block of tokens at once
-// (arXiv 2607.05147; tensors and config as published with LFM2.5-2.6B-DSpark and by DeepSpec for Qwen3).
+// (arXiv 2607.05147; tensors and config as published for LFM2.5 and by DeepSpec for Qwen3, or as a GGUF file of architecture
+// "dflash").
 //
 // Functions of its program
 //   context  input "taps" (rows, taps * H): the tapped residual streams of a row side by side, in the order of tap_layers.
 //            Keeps K and V of the rows, nothing else. One row for each token that the target's state holds.
-//   block    rows [root, mask, mask, ...] (block_size of them) of one sequence at positions length ... length + block_size - 1;
-//            head: base logits of each slot; output "hidden" (rows, H): the normed hidden rows. Nothing is kept.
+//   block    rows [root, mask, mask, ...] (block_size of them) of one sequence at positions length ... length + block_size - 1,
+//            each the child of the one before; head: base logits of each slot; output "hidden" (rows, H): the normed hidden rows.
+//            Slot j proposes the token at position length + 1 + j. Nothing is kept: commit of its rows is an error of the caller.
+// Embedding and head are the target's (WeightDecl::owner "target"), or the drafter's own where its file carries them.
 #pragma once
 
 #include <cstdint>
@@ -13,34 +16,25 @@
 #include <vector>
 
 #include "models/model.h"
+#include "program/draft_head.h"
 
 namespace espalier {
 
-enum class MarkovKind { none, vanilla, gated, rnn };
-
-// What follows the block: the bias that a token puts on its successor, and the confidence. Weights in fp32, row-major.
-struct DraftHead {
-  MarkovKind kind = MarkovKind::none;
-  int32_t vocabulary = 0, rank = 0, hidden = 0;
-  std::vector<float> w1;                       // (vocabulary, rank): looked up by the parent's token
-  std::vector<float> w2;                       // (vocabulary, rank): bias[v] = w2[v] . e
-  std::vector<float> gate_weight, gate_bias;   // gated: (rank, hidden + rank), (rank)
-  std::vector<float> joint_weight, joint_bias; // rnn: (3 rank, 2 rank + hidden), (3 rank)
-  bool has_confidence = false;
-  std::vector<float> confidence_weight;        // (hidden + rank)
-  float confidence_bias = 0;
-};
-
 struct DrafterPlan {
   ModelPlan model;  // weights with owner "target" have an empty tensor name in `sources`
-  DraftHead head;
+  DraftHead head;   // its tables are views into the checkpoint where that holds floats
   int32_t block_size = 0;  // proposals of one block
   int32_t mask_token = 0;
-  std::vector<int32_t> tap_layers;  // of the target; the taps' names are "layer.N"
+  std::vector<int32_t> tap_layers;  // of the target, ascending; the taps' names are "layer.N"
 };
 
 // Reads a drafter for this target. Refused: another hidden size, vocabulary or layer count than the target's, a tap that is no
-// layer of it, an unknown head, anything that plan_model would refuse.
+// layer of it or its last one, an unknown head, unknown tensors, anything that plan_model would refuse. The checkpoint must
+// outlive the plan.
 Result<DrafterPlan> plan_drafter(const Checkpoint& drafter, const Program& target);
+
+// The drafter's numbers for a unit that wants floats (the CPU unit: packed_drafter in convert/cache.h). Entries with owner
+// "target" are views of the target's. Both checkpoints must outlive the set.
+Result<WeightSet> bind_drafter_weights(const DrafterPlan& plan, const Checkpoint& drafter, const Program& target, const WeightSet& target_weights);
 
 }  // namespace espalier

@@ -210,6 +210,7 @@ Result<WeightSet> bind_weights(const ModelPlan& plan, const Checkpoint& checkpoi
   for (size_t i = 0; i < set.entries.size(); ++i) {
     const WeightDecl& decl = plan.program.weights[i];
     const WeightSource& source = plan.sources[i];
+    if (!decl.owner.empty()) continue;
     const auto rows = static_cast<uint64_t>(decl.rows), cols = static_cast<uint64_t>(decl.cols);
     if (decl.kind == WeightDecl::Kind::matrix) {
       ESPALIER_ASSIGN(SourceMatrix matrix, checkpoint.matrix(source.tensor, rows, cols));

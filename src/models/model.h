@@ -38,7 +38,7 @@ std::span<const Family> families();
 // Reads the config and builds the program. Refused: an architecture that no family claims, a key that would change the
 // maths, a missing number, tensors that no weight of the program uses.
 Result<ModelPlan> plan_model(const Checkpoint& checkpoint);
-// The numbers of a plan. The checkpoint must outlive the set.
+// The numbers of a plan; entries that another program owns stay empty. The checkpoint must outlive the set.
 Result<WeightSet> bind_weights(const ModelPlan& plan, const Checkpoint& checkpoint);
 
 }  // namespace espalier

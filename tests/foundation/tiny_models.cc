@@ -93,8 +93,9 @@ std::vector<Row> chain(std::span<const int32_t> tokens, int32_t first_position, 
   return rows;
 }
 
-std::vector<float> run_chain(Model& model, State& state, std::span<const int32_t> tokens) {
-  const std::vector<Row> rows = chain(tokens, state.length(), kWantLogits);
+namespace {
+
+std::vector<float> run_and_commit(Model& model, State& state, std::span<const Row> rows) {
   State* states[] = {&state};
   Outputs out;
   Call call;
@@ -107,6 +108,27 @@ std::vector<float> run_chain(Model& model, State& state, std::span<const int32_t
   for (size_t i = 0; i < path.size(); ++i) path[i] = static_cast<int32_t>(i);
   if (Status s = state.commit(path); !s.ok()) ADD_FAILURE() << s.message();
   return out.logits;
+}
+
+}  // namespace
+
+std::vector<float> run_chain(Model& model, State& state, std::span<const int32_t> tokens) {
+  return run_and_commit(model, state, chain(tokens, state.length(), kWantLogits));
+}
+
+std::vector<float> last_logits(Model& model, State& state, std::span<const int32_t> tokens) {
+  constexpr size_t kRows = 256;
+  std::vector<float> logits;
+  for (size_t begin = 0; begin < tokens.size(); begin += kRows) {
+    std::vector<Row> rows = chain(tokens.subspan(begin, std::min(kRows, tokens.size() - begin)), state.length(), 0);
+    if (begin + rows.size() == tokens.size()) rows.back().wants = kWantLogits;
+    logits = run_and_commit(model, state, rows);
+  }
+  return logits;
+}
+
+int32_t best_id(std::span<const float> logits) {
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
 std::vector<int32_t> random_tokens(uint64_t seed, size_t count, int32_t vocabulary) {

@@ -38,6 +38,10 @@ std::vector<Row> chain(std::span<const int32_t> tokens, int32_t first_position, 
 
 // Runs a whole chain on a state and commits it; returns the logits of all rows.
 std::vector<float> run_chain(Model& model, State& state, std::span<const int32_t> tokens);
+// The same in calls of at most 256 rows; returns the logits of the last row only, which spares the head for the others.
+std::vector<float> last_logits(Model& model, State& state, std::span<const int32_t> tokens);
+// Smallest id of the largest logit.
+int32_t best_id(std::span<const float> logits);
 
 // Seeded tokens below the vocabulary.
 std::vector<int32_t> random_tokens(uint64_t seed, size_t count, int32_t vocabulary);

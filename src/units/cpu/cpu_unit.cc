@@ -69,4 +69,9 @@ Result<std::unique_ptr<Model>> CpuUnit::compile_packed(const Program& program, P
   return std::unique_ptr<Model>(std::make_unique<cpu::CpuModel>(program, std::move(weights), options_.kv, isa_, team_));
 }
 
+const PackedWeights* CpuUnit::packed_weights(const Model& model) {
+  const auto* mine = dynamic_cast<const cpu::CpuModel*>(&model);
+  return mine == nullptr ? nullptr : &mine->weights();
+}
+
 }  // namespace espalier

@@ -34,6 +34,9 @@ class CpuUnit : public Unit {
   // The weights are shared with the caller's copy; they may lie in a mapped file.
   Result<std::unique_ptr<Model>> compile_packed(const Program& program, PackedWeights weights);
 
+  // The weights of a model that a CPU unit compiled, for a program that shares some of them; null for another unit's model.
+  static const PackedWeights* packed_weights(const Model& model);
+
   uint32_t threads() const;
   Isa isa() const { return isa_; }
 

@@ -132,7 +132,7 @@ Result<PackedWeights::Entry> pack_matrix(const SourceMatrix& source, const Packe
 
 Result<PackedWeights> pack_weights(const Program& program, const WeightSet& weights, const PackOptions& options, ThreadTeam& team,
                                    const PackProgress& progress) {
-  ESPALIER_TRY(check_weights(program, weights));
+  ESPALIER_TRY(check_weights(program, weights, WeightScope::own));
   const std::vector<bool> is_table = table_weights(program);
   std::vector<PackedForm> forms(weights.entries.size());
   uint64_t total = 0, done = 0;
@@ -153,6 +153,15 @@ Result<PackedWeights> pack_weights(const Program& program, const WeightSet& weig
     if (progress && !progress(done, total)) return Status(Code::cancelled, "packing the weights was cancelled");
   }
   return out;
+}
+
+Status share_packed(const Program& program, const Program& target, const PackedWeights& target_weights, PackedWeights& weights) {
+  ESPALIER_ASSIGN(const std::vector<WeightId> ids, target_weight_ids(program, target));
+  if (weights.entries.size() != ids.size() || target_weights.entries.size() != target.weights.size())
+    return invalid("the packed weights are not those of the two programs");
+  for (size_t i = 0; i < ids.size(); ++i)
+    if (ids[i] != kNone) weights.entries[i] = target_weights.entries[static_cast<size_t>(ids[i])];
+  return {};
 }
 
 Result<WeightSet> dequantized(const Program& program, const PackedWeights& weights) {

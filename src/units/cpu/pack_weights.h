@@ -43,10 +43,14 @@ std::vector<bool> table_weights(const Program& program);
 // done and total in bytes of packed weights; called from the calling thread. Returning false cancels.
 using PackProgress = std::function<bool(uint64_t done, uint64_t total)>;
 
+// Weights that another program owns may be missing: share_packed fills them in.
 Result<PackedWeights> pack_weights(const Program& program, const WeightSet& weights, const PackOptions& options, ThreadTeam& team,
                                    const PackProgress& progress = {});
 // One matrix, for writers that stream a model to disk without holding all of it.
 Result<PackedWeights::Entry> pack_matrix(const SourceMatrix& source, const PackedForm& form, ThreadTeam& team);
+
+// Fills in the entries that the target owns; they share its memory.
+Status share_packed(const Program& program, const Program& target, const PackedWeights& target_weights, PackedWeights& weights);
 
 // The packed values as fp32 in the basis of the source, as a weight set for the reference unit: what the CPU unit is
 // compared with, since quantisation is not its error.

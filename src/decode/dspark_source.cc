@@ -1,0 +1,233 @@
+#include "decode/dspark_source.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "decode/draft_tree.h"
+#include "decode/sampler.h"
+#include "kernels/math/apply.h"
+#include "kernels/math/canonical.h"
+
+namespace espalier {
+namespace {
+
+bool better(const TopEntry& a, const TopEntry& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
+
+// The best `count` of a row, best first. A block of values is looked at closely only if its largest one may enter.
+std::vector<TopEntry> best_of(std::span<const float> row, size_t count) {
+  constexpr size_t kBlock = 64;
+  std::vector<TopEntry> heap;  // front: the worst
+  for (size_t first = 0; first < row.size(); first += kBlock) {
+    const std::span<const float> block = row.subspan(first, std::min(kBlock, row.size() - first));
+    if (heap.size() == count) {
+      float most = block[0];
+      for (const float v : block) most = most < v ? v : most;
+      if (!(most > heap.front().logit)) continue;
+    }
+    for (size_t i = 0; i < block.size(); ++i) {
+      const TopEntry entry{static_cast<int32_t>(first + i), block[i]};
+      if (heap.size() == count) {
+        if (!(entry.logit > heap.front().logit)) continue;
+        std::pop_heap(heap.begin(), heap.end(), better);
+        heap.pop_back();
+      }
+      heap.push_back(entry);
+      std::push_heap(heap.begin(), heap.end(), better);
+    }
+  }
+  std::sort(heap.begin(), heap.end(), better);
+  return heap;
+}
+
+ApplyFn exp_function() {
+  static const ApplyFn fn = [] {
+    const Result<Isa> isa = chosen_isa();
+    return pick(apply_variants(), isa.ok() ? *isa : Isa::portable);
+  }();
+  return fn;
+}
+
+// Sum of exp(row - shift), 16 partial sums.
+float mass_of(std::span<const float> row, float shift) {
+  constexpr size_t kBlock = 1024;
+  float values[kBlock];
+  Sum16 sum;
+  for (size_t first = 0; first < row.size(); first += kBlock) {
+    const size_t n = std::min(kBlock, row.size() - first);
+    for (size_t i = 0; i < n; ++i) values[i] = row[first + i] - shift;
+    exp_function()({CanonicalFunction::exp, values, values, static_cast<uint32_t>(n)});
+    for (size_t i = 0; i < n; ++i) sum.add(static_cast<uint32_t>(i), values[i]);
+  }
+  return sum.total();
+}
+
+// What a proposal's probability is held off 0 and 1 by.
+constexpr float kLeast = 1e-6f;
+// Beyond it a logit is taken as damaged.
+constexpr float kFinite = 1e30f;
+
+}  // namespace
+
+Calibration DsparkSource::calibration(bool greedy) {
+  // Held-out turns of the demo model, ten best children of every place on the way; sampling at temperature 0.8.
+  if (greedy)
+    return Calibration({{0.86f, -0.22f}, {0.88f, -0.18f}, {0.88f, -0.17f}, {0.85f, -0.24f}, {0.88f, -0.21f}, {0.86f, -0.25f}, {0.90f, -0.18f}, {0.84f, -0.28f}, {0.74f, -0.42f}});
+  return Calibration({{0.91f, -0.24f}, {0.90f, -0.23f}, {0.89f, -0.25f}, {0.87f, -0.31f}, {0.88f, -0.31f}, {0.87f, -0.34f}, {0.91f, -0.29f}, {0.86f, -0.36f}, {0.79f, -0.47f}});
+}
+
+DsparkSource::DsparkSource(MarkovHead& head, Calibration& calibration, const Sampling& rules, DsparkOptions options)
+    : head_(head), calibration_(calibration), rules_(rules), options_(options) {}
+
+void DsparkSource::begin(std::span<const int32_t> text) {
+  block_ = {};
+  root_token_ = text.empty() ? -1 : text.back();
+  next_position_ = static_cast<int32_t>(text.size());
+}
+
+void DsparkSource::set_block(const DraftBlock& block) {
+  const size_t depths = static_cast<size_t>(std::max(block.depths, 0));
+  ESP_CHECK(block.logits.size() == depths * static_cast<size_t>(head_.head().vocabulary));
+  ESP_CHECK(block.lse.empty() || block.lse.size() == depths);
+  ESP_CHECK(block.hidden.empty() || block.hidden.size() == depths * static_cast<size_t>(head_.head().hidden));
+  block_ = block;
+  depths_.resize(std::max(depths_.size(), depths));
+  for (Depth& d : depths_) d.known = false;
+  leads_.clear();
+  chain_.assign(1, root_token_);
+  chain_leads_.clear();
+  offers_.clear();
+}
+
+std::span<const float> DsparkSource::hidden_row(size_t d) const {
+  const size_t width = static_cast<size_t>(head_.head().hidden);
+  return block_.hidden.empty() ? std::span<const float>{} : block_.hidden.subspan(d * width, width);
+}
+
+const DsparkSource::Depth& DsparkSource::depth(size_t d) {
+  Depth& known = depths_[d];
+  if (known.known) return known;
+  const size_t vocabulary = static_cast<size_t>(head_.head().vocabulary);
+  const std::span<const float> row = block_.logits.subspan(d * vocabulary, vocabulary);
+  known.known = true;
+  known.mass = 0;
+  bool finite = true;
+  for (const float v : row) finite &= std::fabs(v) < kFinite;
+  if (!finite) return known;
+  known.top = best_of(row, kBaseTop);
+  known.sorted.clear();
+  for (const TopEntry& e : known.top) known.sorted.push_back(e.id);
+  std::sort(known.sorted.begin(), known.sorted.end());
+  known.shift = known.top.front().logit;
+  known.mass = block_.lse.empty() ? mass_of(row, known.shift) : canonical_exp(block_.lse[d] - known.shift);
+  if (!(known.mass < kFinite)) known.mass = 0;
+  return known;
+}
+
+// Fills scored_ and rest_ for the children, at row d, of a token with that lead. False: nothing can be said.
+bool DsparkSource::score(size_t d, int32_t token, const MarkovHead::Lead& lead) {
+  const Depth& at = depth(d);
+  if (!(at.mass > 0)) return false;
+  const std::span<const float> row = block_.logits.subspan(d * static_cast<size_t>(head_.head().vocabulary));
+  ids_.clear();
+  for (const TopEntry& e : at.top) ids_.push_back(e.id);
+  for (const TopEntry& e : head_.top(token))
+    if (!std::binary_search(at.sorted.begin(), at.sorted.end(), e.id)) ids_.push_back(e.id);
+  bias_.resize(ids_.size());
+  head_.bias(lead, ids_, bias_);
+
+  scored_.clear();
+  float covered = 0;
+  for (size_t i = 0; i < ids_.size(); ++i) {
+    const float base = row[static_cast<size_t>(ids_[i])], logit = base + bias_[i];
+    covered += canonical_exp(base - at.shift);
+    if (std::fabs(logit) < kFinite) scored_.push_back({ids_[i], logit, logit});
+  }
+  if (scored_.empty()) return false;
+  float tail = std::max(at.mass - covered, 0.0f);
+  if (!rules_.greedy()) {
+    if (rules_.top_k > 0 || rules_.top_p < 1 || rules_.min_p > 0) {
+      drop_what_sampling_drops();
+      tail = 0;
+    }
+    const int32_t position = next_position_ + static_cast<int32_t>(d);
+    for (Scored& s : scored_) s.score = s.logit + rules_.temperature * gumbel(rules_.seed, position, s.id, rules_.choice);
+  }
+  float most = scored_.front().score;
+  for (const Scored& s : scored_) most = std::max(most, s.score);
+  rest_ = tail > 0 ? tail * canonical_exp(at.shift - most) : 0.0f;
+  return rest_ < kFinite;
+}
+
+// The target's own rules on the draft's logits.
+void DsparkSource::drop_what_sampling_drops() {
+  std::sort(scored_.begin(), scored_.end(), [](const Scored& a, const Scored& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; });
+  if (rules_.top_k > 0 && scored_.size() > static_cast<size_t>(rules_.top_k)) scored_.resize(static_cast<size_t>(rules_.top_k));
+  std::vector<float> weights;
+  float total = 0;
+  for (const Scored& s : scored_) total += weights.emplace_back(canonical_exp((s.logit - scored_.front().logit) / rules_.temperature));
+  size_t kept = 0;
+  for (float sum = 0; kept < scored_.size() && sum < rules_.top_p * total && weights[kept] >= rules_.min_p; ++kept) sum += weights[kept];
+  scored_.resize(std::max<size_t>(kept, 1));
+}
+
+const MarkovHead::Lead* DsparkSource::lead_of(const DraftPlace& place, size_t d, int32_t token) {
+  const size_t index = static_cast<size_t>(place.node + 1);
+  leads_.resize(std::max(leads_.size(), index + 1));
+  const MarkovHead::Lead* parent = place.node == kRoot ? nullptr : &leads_[static_cast<size_t>(place.parent + 1)];
+  if (parent != nullptr && parent->direction.empty()) parent = nullptr;
+  head_.lead(token, hidden_row(d), parent, leads_[index]);
+  return &leads_[index];
+}
+
+// Of the greedy chain's token at depth d, whose children stand for those of every place at that depth.
+const MarkovHead::Lead* DsparkSource::lead_of_chain(size_t d) {
+  chain_leads_.reserve(static_cast<size_t>(block_.depths));
+  while (chain_leads_.size() <= d) {
+    const size_t at = chain_leads_.size();
+    if (at > 0) {
+      if (!score(at - 1, chain_[at - 1], chain_leads_[at - 1])) return nullptr;
+      chain_.push_back(std::max_element(scored_.begin(), scored_.end(), [](const Scored& a, const Scored& b) {
+                         return a.score != b.score ? a.score < b.score : a.id > b.id;
+                       })->id);
+    }
+    MarkovHead::Lead next;
+    head_.lead(chain_[at], hidden_row(at), at == 0 ? nullptr : &chain_leads_[at - 1], next);
+    chain_leads_.push_back(std::move(next));
+  }
+  return &chain_leads_[d];
+}
+
+void DsparkSource::propose(const DraftPlace& place, size_t limit, std::vector<Proposal>& out) {
+  const size_t d = place.path.size();
+  int32_t token = place.path.empty() ? root_token_ : place.path.back();
+  if (d >= static_cast<size_t>(std::max(block_.depths, 0)) || token < 0 || token >= head_.head().vocabulary || limit == 0) return;
+  const MarkovHead::Lead* lead = options_.depth_marginal ? lead_of_chain(d) : lead_of(place, d, token);
+  if (lead == nullptr) return;
+  if (options_.depth_marginal) token = chain_[d];
+  if (!score(d, token, *lead)) return;
+  limit = std::min(limit, scored_.size());
+  std::partial_sort(scored_.begin(), scored_.begin() + static_cast<std::ptrdiff_t>(limit), scored_.end(),
+                    [](const Scored& a, const Scored& b) { return a.score != b.score ? a.score > b.score : a.id < b.id; });
+  float total = rest_;
+  for (const Scored& s : scored_) total += canonical_exp(s.score - scored_.front().score);
+
+  offers_.resize(std::max(offers_.size(), static_cast<size_t>(place.node) + 2));
+  std::vector<Offer>& offers = offers_[static_cast<size_t>(place.node + 1)];
+  for (const Scored& s : std::span(scored_).first(limit)) {
+    const float relative = s.score - scored_.front().score, weight = canonical_exp(relative);
+    if (weight < kLeast * total && &s != scored_.data()) break;
+    const float logit = relative - canonical_log(std::max(total - weight, kLeast * total));
+    offers.push_back({s.id, logit});
+    out.push_back({s.id, calibration_.probability(d, logit)});
+  }
+}
+
+void DsparkSource::learn(const DraftPlace& place, int32_t token, float, bool accepted) {
+  const size_t index = static_cast<size_t>(place.node + 1);
+  if (index >= offers_.size()) return;
+  for (const Offer& o : offers_[index])
+    if (o.token == token) return calibration_.learn(place.path.size(), o.logit, accepted);
+}
+
+}  // namespace espalier

@@ -1,0 +1,73 @@
+// The Markov step of a DSpark drafter: what a token of the tree makes of the base logits of the next depth.
+//
+// A node with token x at depth d (the root: the anchor at depth 0) has children at depth d + 1, whose base logits and hidden
+// row g are those of slot d of the block:
+//     logits of the children = base[d] + bias,    bias[v] = w2[v] . direction
+//     vanilla  direction = e, the row of x in w1
+//     gated    direction = sigmoid(G [g; e] + b) * e
+//     rnn      J [s; e; g] + b in three parts of `rank`: gate, candidate, output; s is the memory of x's parent, 0 for the root;
+//              memory of x = sigmoid(gate) * s + (1 - sigmoid(gate)) * tanh(candidate);  direction = tanh(output)
+//     confidence of slot d after x = sigmoid(c [g; e] + b), or without e where the file says so
+//
+// Numerics  fp32, the same bits on every machine: dot products are sum16 of rounded products (no fma), sigmoid and tanh are those
+//           of kernels/math/canonical.h. Products with a matrix are taken row by row, so no bit depends on which ids are asked for.
+// Memory    the tables stay in the file's type where they lie: 2 bytes a number in bf16, 131 MB at 128,000 x 256. 256 bytes for
+//           each token whose `top` was asked for.
+// Cost      direction of a vanilla head and 96 biases at rank 256: microseconds. `top` of a token asked for the first time reads all
+//           of w2, 65 MB at 128,000 x 256: milliseconds. `prepare` reads it once for many tokens.
+// Threads   one at a time; the const functions any number.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/top_entry.h"
+#include "program/draft_head.h"
+
+namespace espalier {
+
+class MarkovHead {
+ public:
+  static constexpr size_t kTop = 32;
+
+  // What a node says to its children.
+  struct Lead {
+    std::vector<float> direction;  // (rank); empty where the head is of kind none
+    std::vector<float> memory;     // rnn: (rank); else empty
+  };
+
+  // Borrows the head, which must outlive this.
+  explicit MarkovHead(const DraftHead& head);
+  const DraftHead& head() const { return head_; }
+
+  // The lead of a node with this token. `hidden`: the block's hidden row of the slot that predicts its children (rank vanilla
+  // and none don't read it). `parent`: lead of its parent, null for the root. `out` may be reused, and may not be *parent.
+  // Requires: 0 <= token < vocabulary.
+  void lead(int32_t token, std::span<const float> hidden, const Lead* parent, Lead& out) const;
+
+  // out[i] = bias of ids[i]. A head of kind none: zeros.
+  void bias(const Lead& lead, std::span<const int32_t> ids, std::span<float> out) const;
+  // out[v] for the whole vocabulary.
+  void bias(const Lead& lead, std::span<float> out) const;
+
+  // Probability that the slot is right, given that all before it were; 1 where the drafter has no such head.
+  float confidence(int32_t token, std::span<const float> hidden) const;
+
+  // The kTop ids (fewer in a smaller vocabulary) with the largest bias after a token, best first, equal ones by id. Gated and
+  // rnn: of the bias for a hidden row of zeros and no memory, which ranks candidates but is not their bias. Kind none: empty.
+  // Valid as long as this object; computed once a token.
+  std::span<const TopEntry> top(int32_t token);
+  // The same for many tokens in one pass over w2; those that are known cost nothing.
+  void prepare(std::span<const int32_t> tokens);
+
+ private:
+  using Top = std::vector<TopEntry>;
+
+  const DraftHead& head_;
+  std::unordered_map<int32_t, Top> top_;  // nodes do not move
+};
+
+}  // namespace espalier

@@ -1,0 +1,98 @@
+// Speculation as an engine does it: n-grams and, where there is one, the drafter in one heap; the budget decides how much.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "decode/budget.h"
+#include "decode/dspark_source.h"
+#include "decode/ngram_source.h"
+#include "decode/speculation_stats.h"
+#include "engine/decoder.h"
+#include "engine/drafter.h"
+#include "espalier/request.h"
+
+namespace espalier {
+
+// What the requests of an engine share: what was learnt of this machine and of the drafter.
+class SharedDrafting {
+ public:
+  // `drafter` may be null; `model_turns`: held while a model of the engine's unit runs.
+  SharedDrafting(std::unique_ptr<Drafter> drafter, CostCurve curve, std::mutex& model_turns);
+
+  Drafter* drafter() { return drafter_.get(); }
+
+ private:
+  friend class Speculation;
+  Budget& budget(const SpeculationMode& mode);
+  void watch(const DraftTree& tree, const Acceptance& kept, uint32_t drafter_bit);
+
+  std::unique_ptr<Drafter> drafter_;
+  CostCurve curve_;
+  std::mutex& model_turns_;
+  std::mutex turn_;  // of everything here; taken before model_turns_
+  Calibration ngram_, greedy_, sampled_;
+  std::map<std::string, std::unique_ptr<Budget>> budgets_;  // by the mode's text
+  // The drafter's first proposal of each cycle: everything right, or next to nothing, cannot be.
+  int64_t watched_ = 0, agreed_ = 0, streak_ = 0;
+  double expected_ = 0;
+  bool doubted_ = false;  // said once
+  std::string doubt_;     // until a request takes it along
+};
+
+// The drafting of one decoder. Tokens are the target's whatever happens here: what fails is left out, with a warning.
+class Speculation final : public Drafting {
+ public:
+  // `shared` is borrowed. Mode off: nothing is drafted (no Drafting is needed then).
+  Speculation(SharedDrafting& shared, SpeculationMode mode);
+
+  // A sequence that was opened in the decoder. `drafter_state` is borrowed and may be null: n-grams alone. It must hold the
+  // tokens that the target's state holds; one that doesn't is left out with a warning.
+  void follow(SequenceId id, const Sampling& rules, const State& target_state, State* drafter_state);
+  // What was done for a sequence, and it is forgotten.
+  SpeculationReport close(SequenceId id);
+  std::vector<std::string> take_warnings(SequenceId id);
+
+  std::span<const std::string> taps() const override;
+  bool follows(SequenceId id) const override { return sequences_.count(id) > 0; }
+  bool reads_taps(SequenceId id) const override;
+  void draft(std::span<const DraftAsk> asked, int32_t other_rows, std::span<DraftTree> trees) override;
+  void settle(SequenceId id, const DraftTree& tree, const Acceptance& kept) override;
+  void keep(std::span<const KeptRows> rows) override;
+  void observe(const StepReport& report) override;
+
+ private:
+  struct Sequence {
+    std::unique_ptr<NgramSource> ngram;
+    std::unique_ptr<DsparkSource> dspark;  // null without a drafter's state
+    State* drafter_state = nullptr;
+    std::vector<DraftSource*> sources;
+    std::vector<std::string_view> names;
+    SpeculationStats stats;
+    std::vector<std::string> warnings;
+    size_t place = 0;  // in the current cycle
+    void use_sources();
+  };
+  bool run_drafter(std::span<const DraftAsk> asked);
+  void leave_drafter(Sequence& s, const std::string& why);
+
+  SharedDrafting& shared_;
+  SpeculationMode mode_;
+  std::map<SequenceId, Sequence> sequences_;
+  Outputs block_out_;
+  std::unique_ptr<TreeGrower> grower_;  // of the current cycle
+  std::vector<SequenceId> asked_;
+  CycleReport cycle_;
+  int32_t gained_ = 0;
+};
+
+// T(rows) from the two ceilings, by a few calls of the model on a state of its own; about 0.3 s at the most on models whose
+// row takes less than 0.1 s.
+Result<CostCurve> measure_ceilings(Model& model, uint64_t weight_bytes);
+// For units that are not made for speed: a row costs what a row costs, so nothing but a sure draft pays.
+CostCurve linear_curve();
+
+}  // namespace espalier

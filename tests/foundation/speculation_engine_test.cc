@@ -1,0 +1,216 @@
+// Speculation as callers have it: the demo model with its drafter, tiny models with n-grams, all modes against `off`.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/json.h"
+#include "engine/conversation.h"
+#include "espalier/engine.h"
+#include "tiny_models.h"
+
+namespace espalier::test {
+namespace {
+
+const std::string kDemo = std::string(ESPALIER_SOURCE_DIR) + "/models/demo";
+
+Engine open(const std::string& model, const std::string& speculate = "auto", const std::string& unit = "cpu", const std::string& drafter = "") {
+  auto engine = Engine::open({.model = model, .unit = unit, .threads = 2, .speculate = speculate, .drafter = drafter, .cache = false});
+  EXPECT_TRUE(engine.ok()) << (engine.ok() ? "" : engine.status().message());
+  return *engine;
+}
+
+// The demo model with its drafter on the CPU, opened once.
+const Engine& demo() {
+  static const Engine engine = open(kDemo);
+  return engine;
+}
+
+std::string question(const std::string& text) {
+  Value m = Value::object();
+  m.set("role", "user");
+  m.set("content", text);
+  return to_json(Value(Value::Array{m}));
+}
+
+Answer ask(const Engine& engine, const Prompt& prompt, GenerateOptions options, const std::string& mode) {
+  options.speculate = mode;
+  auto request = engine.request(prompt, options);
+  EXPECT_TRUE(request.ok()) << (request.ok() ? "" : request.status().message());
+  auto answer = request->run();
+  EXPECT_TRUE(answer.ok()) << (answer.ok() ? "" : answer.status().message());
+  return *answer;
+}
+
+// All that an answer says but times and what was drafted; short enough to be read in a failure.
+std::string text_of(const Engine& engine, Answer answer) {
+  answer.timings = {};
+  answer.speculation.reset();
+  return engine.to_json(answer);
+}
+
+const std::vector<std::string>& modes() {
+  static const std::vector<std::string> list = {"auto", "chain:1", "chain:9", "chain:63", "tree:2", "tree:16", "tree:24", "tree:64"};
+  return list;
+}
+
+std::vector<Prompt> demo_prompts() {
+  std::vector<Prompt> prompts(4);
+  prompts[0].messages = question("I am looking for an Italian restaurant in Berkeley, please.");
+  prompts[0].tools =
+      R"([{"type":"function","function":{"name":"find_restaurants","description":"Finds restaurants","parameters":{"type":"object","properties":{"city":{"type":"string"},"cuisine":{"type":"string"}},"required":["city","cuisine"]}}}])";
+  prompts[1].messages = question("Tell me a story about a lighthouse.");
+  prompts[2].messages = question("Count: one two three four five six, one two three four five six, one two three");
+  prompts[3].raw = "The quick brown fox jumps over the lazy dog. The quick brown fox";
+  return prompts;
+}
+
+std::vector<GenerateOptions> demo_options() {
+  std::vector<GenerateOptions> list(4);
+  list[0].temperature = 0;
+  list[0].seed = 10;
+  list[1].temperature = 0.8;
+  list[1].repetition_penalty = 1.1;
+  list[1].frequency_penalty = 0.2;
+  list[1].seed = 11;
+  list[2].temperature = 0;
+  list[2].seed = 10;
+  list[2].stop = {"e ", "in the", "\""};
+  list[2].logprobs = 2;
+  list[3].top_k = 50;  // and no temperature
+  list[3].seed = 12;
+  for (GenerateOptions& o : list) o.max_tokens = 40;
+  return list;
+}
+
+TEST(SpeculationEngine, L40_every_mode_gives_the_answers_of_off_with_the_demo_models_drafter) {
+  const Engine& engine = demo();
+  ASSERT_NE(engine.info().drafter, "");
+  int64_t accepted = 0, by_drafter = 0;
+  for (const Prompt& prompt : demo_prompts())
+    for (const GenerateOptions& options : demo_options()) {
+      const Answer plain = ask(engine, prompt, options, "off");
+      EXPECT_FALSE(plain.speculation.has_value());
+      for (const std::string& mode : modes()) {
+        const Answer answer = ask(engine, prompt, options, mode);
+        EXPECT_EQ(text_of(engine, answer), text_of(engine, plain)) << mode;
+        ASSERT_TRUE(answer.speculation.has_value());
+        accepted += answer.speculation->accepted;
+        for (const auto& s : answer.speculation->by_source) by_drafter += s.name == "dspark" ? s.accepted : 0;
+      }
+    }
+  EXPECT_GT(accepted, 500);
+  EXPECT_GT(by_drafter, 200);
+}
+
+TEST(SpeculationEngine, the_reference_unit_drafts_too) {
+  const Engine engine = open(kDemo, "tree:12", "reference");
+  ASSERT_NE(engine.info().drafter, "");
+  GenerateOptions options = demo_options()[0];
+  options.max_tokens = 12;
+  const Answer plain = ask(engine, demo_prompts()[1], options, "off"), tree = ask(engine, demo_prompts()[1], options, "tree:12");
+  EXPECT_EQ(text_of(engine, tree), text_of(engine, plain));
+  EXPECT_GT(tree.speculation->accepted, 0);
+}
+
+TEST(SpeculationEngine, without_a_drafter_n_grams_draft) {
+  for (const std::string& name : one_of_each_family()) {
+    const Engine engine = open(load_tiny(name).path);
+    EXPECT_EQ(engine.info().drafter, "");
+    Prompt prompt;
+    for (int i = 0; i < 60; ++i) prompt.ids.push_back(20 + i % 6);
+    GenerateOptions options = demo_options()[0];
+    options.logit_bias = {{20, 60.0f}};  // a text that repeats itself
+    const Answer plain = ask(engine, prompt, options, "off");
+    int64_t accepted = 0;
+    for (const std::string& mode : modes()) {
+      const Answer answer = ask(engine, prompt, options, mode);
+      EXPECT_EQ(text_of(engine, answer), text_of(engine, plain)) << name << ", " << mode;
+      accepted += answer.speculation->accepted;
+      for (const auto& s : answer.speculation->by_source) EXPECT_EQ(s.name, "ngram");
+    }
+    EXPECT_GT(accepted, 20) << name;
+  }
+}
+
+TEST(SpeculationEngine, a_conversation_goes_on_as_if_nothing_had_been_drafted) {
+  const Engine& engine = demo();
+  const char* const turns[] = {"Hello! What can you do?", "Tell me about the weather in Paris.", "And what about London, then?", "Thank you."};
+  for (const GenerateOptions& base : demo_options())
+    for (const char* mode : {"tree:24", "auto"}) {
+      auto plain = engine.conversation(), drafted = engine.conversation();
+      for (const char* turn : turns) {
+        GenerateOptions off = base, on = base;
+        off.speculate = "off";
+        on.speculate = mode;
+        auto a = plain->ask(turn, off), b = drafted->ask(turn, on);
+        ASSERT_TRUE(a.ok() && b.ok());
+        EXPECT_EQ(text_of(engine, *a), text_of(engine, *b)) << mode << ": " << turn;
+        EXPECT_EQ(a->timings.reused_tokens, b->timings.reused_tokens);
+      }
+      EXPECT_EQ(plain->messages(), drafted->messages());
+      EXPECT_EQ(serialize(plain->impl().state->export_neutral()), serialize(drafted->impl().state->export_neutral())) << mode;
+    }
+}
+
+TEST(SpeculationEngine, L41_turns_with_and_without_drafts_alternate) {
+  const Engine& engine = demo();
+  auto plain = engine.conversation(), mixed = engine.conversation();
+  const char* const modes_of_turns[] = {"tree:24", "off", "chain:4", "auto", "off", "tree:8"};
+  bool warned = false;
+  for (const char* mode : modes_of_turns) {
+    GenerateOptions off = demo_options()[0], on = off;
+    off.speculate = "off";
+    on.speculate = mode;
+    auto a = plain->ask("Tell me more about that.", off), b = mixed->ask("Tell me more about that.", on);
+    ASSERT_TRUE(a.ok() && b.ok());
+    EXPECT_EQ(a->token_ids, b->token_ids) << mode;
+    for (const std::string& w : b->warnings) warned = warned || w.find("speculation was off") != std::string::npos;
+  }
+  EXPECT_TRUE(warned) << "the drafter misses a turn, and nobody says so";
+}
+
+TEST(SpeculationEngine, a_callback_that_cancels_ends_the_answer_where_plain_decoding_would) {
+  const Engine& engine = demo();
+  for (const char* mode : {"off", "tree:24"}) {
+    GenerateOptions options = demo_options()[0];
+    options.speculate = mode;
+    auto request = engine.request(demo_prompts()[1], options);
+    size_t deltas = 0;
+    auto answer = request->run({.on_delta = [&](const Delta&) {
+      if (++deltas == 5) request->cancel();
+    }});
+    ASSERT_TRUE(answer.ok());
+    EXPECT_EQ(answer->finish_reason, FinishReason::cancelled);
+    EXPECT_EQ(answer->token_ids.size(), 5u) << mode;
+  }
+}
+
+TEST(SpeculationEngine, L10_depths_that_no_block_has_are_clamped_with_a_notice_or_refused) {
+  const Engine& engine = demo();
+  const Answer plain = ask(engine, demo_prompts()[1], demo_options()[0], "off");
+  for (const char* mode : {"chain:48", "chain:1000000000", "tree:1000000000"}) {
+    const Answer answer = ask(engine, demo_prompts()[1], demo_options()[0], mode);
+    EXPECT_EQ(answer.token_ids, plain.token_ids) << mode;
+    if (std::string(mode).ends_with("000")) {
+      EXPECT_FALSE(answer.warnings.empty()) << mode;
+    }
+  }
+  for (const char* mode : {"chain:0", "chain:-1", "tree:0", "chain:", "chain", "tree:x", "", "AUTO"}) {
+    GenerateOptions options;
+    options.speculate = mode;
+    EXPECT_FALSE(engine.request(demo_prompts()[1], options).ok()) << mode;
+    EXPECT_FALSE(Engine::open({.model = kDemo, .speculate = mode, .cache = false}).ok()) << mode;
+  }
+}
+
+TEST(SpeculationEngine, a_drafter_of_another_model_is_refused_where_it_was_named) {
+  const std::string tiny = load_tiny("lfm2-f32").path;
+  auto engine = Engine::open({.model = tiny, .drafter = kDemo + "/drafter", .cache = false});
+  ASSERT_FALSE(engine.ok());
+  EXPECT_EQ(engine.status().field(), "drafter");
+  EXPECT_FALSE(Engine::open({.model = kDemo, .drafter = kDemo + "/nowhere", .cache = false}).ok());
+  EXPECT_FALSE(Engine::open({.model = kDemo, .drafter = kDemo, .cache = false}).ok());
+}
+
+}  // namespace
+}  // namespace espalier::test
