@@ -74,6 +74,10 @@ class Engine {
   // context is an error with both numbers.
   Result<Request> request(const Prompt& prompt, const GenerateOptions& options) const;
 
+  // Runs requests of this engine together, at most `sequences` at a time: their rows share the model's calls. Each answer is
+  // the one that run() gives. Blocks until all are done; `done` gets each as it completes, with its place in `requests`.
+  void run_together(std::span<Request> requests, int32_t sequences, const std::function<void(size_t index, Result<Answer> answer)>& done) const;
+
   // A chat that keeps what it has read. `tools`: JSON, or empty.
   Result<Conversation> conversation(const std::string& tools = {}) const;
 
@@ -113,8 +117,9 @@ class Request {
   void cancel();
   const std::vector<int32_t>& prompt_ids() const;
 
-  struct Impl;
+  struct Impl;  // of the library's own rooms
   explicit Request(std::unique_ptr<Impl> impl);
+  Impl& impl() { return *impl_; }
 
  private:
   std::unique_ptr<Impl> impl_;

@@ -125,30 +125,91 @@ int run_one(const Arguments& args, const Engine& engine, const Job& job) {
   return finish_output(result->finish_reason == FinishReason::cancelled && interrupted() ? kExitInterrupted : kExitOk);
 }
 
+// The lines of a file, each answered or refused; results are printed in the order of the lines.
+class Lines {
+ public:
+  Lines(const Arguments& args, const Engine& engine, std::string path) : args_(args), engine_(engine), path_(std::move(path)) {}
+
+  void read(const std::string& text) {
+    size_t number = 0;
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = std::min(text.find('\n', at), text.size());
+      const std::string line = text.substr(at, end - at);
+      at = end + 1;
+      ++number;
+      if (line.find_first_not_of(" \t\r") != std::string::npos) take(line, path_ + ", line " + std::to_string(number));
+    }
+  }
+  int run(int32_t sequences) {
+    OnInterrupt on_interrupt([](void* lines) { static_cast<Lines*>(lines)->cancel(); }, this);
+    print();
+    engine_.run_together(requests_, sequences, [this](size_t index, Result<Answer> result) {
+      Slot& slot = slots_[place_[index]];
+      if (result.ok()) result->warnings.insert(result->warnings.begin(), slot.warnings.begin(), slot.warnings.end());
+      slot.result.emplace(std::move(result));
+      print();
+      if (out_closed()) cancel();
+    });
+    return finish_output(interrupted() ? kExitInterrupted : code_);
+  }
+
+ private:
+  struct Slot {
+    std::optional<Result<Answer>> result;
+    std::vector<std::string> warnings;
+  };
+  void take(const std::string& line, const std::string& where) {
+    Slot& slot = slots_.emplace_back();
+    auto job = job_of_body(line, where, args_);
+    auto request = job.ok() ? engine_.request(job->prompt, job->options) : Result<Request>(job.status());
+    if (!request.ok()) {
+      slot.result.emplace(request.status());
+      return;
+    }
+    slot.warnings = std::move(job->warnings);
+    place_.push_back(slots_.size() - 1);
+    requests_.push_back(std::move(request).value());
+  }
+  void cancel() {  // runs in a signal handler
+    for (Request& r : requests_) r.cancel();
+  }
+  // All that is ready and whose turn it is.
+  void print() {
+    for (; printed_ < slots_.size() && slots_[printed_].result; ++printed_) {
+      Result<Answer>& result = *slots_[printed_].result;
+      // What an interrupt cut before it began is no answer.
+      if (result.ok() && interrupted() && result->token_ids.empty()) continue;
+      if (result.ok()) {
+        out(engine_.to_json(*result) + "\n");
+        if (args_.flag("stats")) err(stats_text(*result, engine_.info()));
+      } else {
+        out(to_json(error_json(result.status())) + "\n");
+        err("espalier: " + result.status().message() + "\n");
+        code_ = kExitFailed;
+      }
+      result = Answer();
+    }
+  }
+
+  const Arguments& args_;
+  const Engine& engine_;
+  std::string path_;
+  std::vector<Slot> slots_;       // one a line
+  std::vector<size_t> place_;     // slot of each request
+  std::vector<Request> requests_;
+  size_t printed_ = 0;
+  int code_ = kExitOk;
+};
+
 int run_lines(const Arguments& args, const Engine& engine, const std::string& path) {
+  const int64_t sequences = args.integer("sequences").value_or(8);
+  if (sequences < 1 || sequences > 1024)
+    return fail(args, invalid("sequences: expected 1 to 1024, found " + std::to_string(sequences), "sequences"));
   auto text = read_file(path);
   if (!text.ok()) return fail(args, text.status());
-  int code = kExitOk;
-  size_t number = 0;
-  for (size_t at = 0; at < text->size() && !interrupted() && !out_closed();) {
-    const size_t end = std::min(text->find('\n', at), text->size());
-    const std::string line = text->substr(at, end - at);
-    at = end + 1;
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const std::string where = path + ", line " + std::to_string(number);
-    auto job = job_of_body(line, where, args);
-    auto result = job.ok() ? answer(engine, *job, false, args.flag("quiet")) : Result<Answer>(job.status());
-    if (result.ok()) {
-      out(engine.to_json(*result) + "\n");
-      if (args.flag("stats")) err(stats_text(*result, engine.info()));
-      continue;
-    }
-    out(to_json(error_json(result.status())) + "\n");
-    err("espalier: " + result.status().message() + "\n");
-    code = kExitFailed;
-  }
-  return finish_output(interrupted() ? kExitInterrupted : code);
+  Lines lines(args, engine, path);
+  lines.read(*text);
+  return lines.run(static_cast<int32_t>(sequences));
 }
 
 // Words that cannot stand together.
@@ -158,6 +219,7 @@ std::string contradiction(const Arguments& args, bool has_prompt) {
   if ((messages || lines) && has_prompt) return "a PROMPT cannot be given together with --messages or --jsonl";
   if ((messages || lines) && (args.flag("raw") || args.flag("system"))) return "--raw and --system cannot be given together with --messages or --jsonl";
   if (args.flag("raw") && (args.flag("system") || args.flag("tools"))) return "--system and --tools need the template that --raw leaves out";
+  if (args.flag("sequences") && !lines) return "--sequences needs --jsonl";
   if (args.flag("special") && !args.flag("raw")) return "--special needs --raw";
   return {};
 }

@@ -66,13 +66,13 @@ void with_type(Type type, Fn fn) {
 
 bool better(const TopEntry& a, const TopEntry& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
 
-// The best `limit` of a stream of entries with ascending ids: a heap whose front is the worst of them.
+// The best `limit` of a stream of entries: a heap whose front is the worst of them.
 class BestEntries {
  public:
   explicit BestEntries(size_t limit) : limit_(limit) {}
   void add(int32_t id, float logit) {
     if (logit != logit) return;  // damaged weights: no order has a place for it
-    if (heap_.size() == limit_ && !(logit > heap_.front().logit)) return;
+    if (heap_.size() == limit_ && !better({id, logit}, heap_.front())) return;
     if (heap_.size() == limit_) {
       std::pop_heap(heap_.begin(), heap_.end(), better);
       heap_.pop_back();
@@ -195,22 +195,48 @@ void MarkovHead::prepare(std::span<const int32_t> tokens) {
   if (missing.empty()) return;
   std::vector<Lead> leads(missing.size());
   for (size_t i = 0; i < missing.size(); ++i) lead(missing[i], zeros, nullptr, leads[i]);
-  std::vector<BestEntries> best(missing.size(), BestEntries(kTop));
+  std::vector<Top> tops = find(leads);
+  for (size_t i = 0; i < missing.size(); ++i) top_.emplace(missing[i], std::move(tops[i]));
+}
+
+std::vector<MarkovHead::Top> MarkovHead::find(std::span<const Lead> leads) const {
+  const std::vector<std::vector<int32_t>> found = finder_ ? finder_(leads) : std::vector<std::vector<int32_t>>{};
+  if (found.size() != leads.size()) return scan(leads);
+  std::vector<Top> out;
+  std::vector<float> biases;
+  for (size_t i = 0; i < leads.size(); ++i) {
+    if (found[i].empty()) {
+      out.push_back(std::move(scan(leads.subspan(i, 1))[0]));
+      continue;
+    }
+    biases.resize(found[i].size());
+    bias(leads[i], found[i], biases);
+    BestEntries best(kTop);
+    for (size_t n = 0; n < biases.size(); ++n) best.add(found[i][n], biases[n]);
+    out.push_back(best.take());
+  }
+  return out;
+}
+
+std::vector<MarkovHead::Top> MarkovHead::scan(std::span<const Lead> leads) const {
+  std::vector<BestEntries> best(leads.size(), BestEntries(kTop));
   const FpMode mode;
   const size_t n = static_cast<size_t>(head_.rank);
   with_type(head_.w2.type, [&]<Type kType>() {
     std::vector<float> row(n);
     for (int32_t v = 0; v < head_.vocabulary; ++v) {
       const std::byte* at = head_.w2.data + static_cast<size_t>(v) * n * kBytes<kType>;
-      if (missing.size() == 1) {  // nothing to share the widened row with
+      if (leads.size() == 1) {  // nothing to share the widened row with
         best[0].add(v, dot<kType>(at, leads[0].direction.data(), n));
         continue;
       }
       for (size_t i = 0; i < n; ++i) row[i] = widen<kType>(at + i * kBytes<kType>);
-      for (size_t i = 0; i < missing.size(); ++i) best[i].add(v, dot(row.data(), leads[i].direction.data(), n));
+      for (size_t i = 0; i < leads.size(); ++i) best[i].add(v, dot(row.data(), leads[i].direction.data(), n));
     }
   });
-  for (size_t i = 0; i < missing.size(); ++i) top_.emplace(missing[i], best[i].take());
+  std::vector<Top> out;
+  for (BestEntries& b : best) out.push_back(b.take());
+  return out;
 }
 
 }  // namespace espalier

@@ -18,8 +18,8 @@
 // Threads   one at a time; the const functions any number.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -63,10 +63,19 @@ class MarkovHead {
   // The same for many tokens in one pass over w2; those that are known cost nothing.
   void prepare(std::span<const int32_t> tokens);
 
+  // Another way than a scan in fp32 to find which ids are best: for each lead a list, in any order; an empty list is made up for
+  // by the scan. Their biases and their order are still the exact ones of `bias`; a list that misses an id only loses a
+  // candidate.
+  using Finder = std::function<std::vector<std::vector<int32_t>>(std::span<const Lead> leads)>;
+  void use(Finder finder) { finder_ = std::move(finder); }
+
  private:
   using Top = std::vector<TopEntry>;
+  std::vector<Top> scan(std::span<const Lead> leads) const;
+  std::vector<Top> find(std::span<const Lead> leads) const;
 
   const DraftHead& head_;
+  Finder finder_;
   std::unordered_map<int32_t, Top> top_;  // nodes do not move
 };
 

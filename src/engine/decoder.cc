@@ -51,20 +51,20 @@ uint32_t Decoder::wants(const Sequence& s) const {
   return wants;
 }
 
-void Decoder::grow_trees(int32_t prompt_rows_max, int32_t stop_at) {
+void Decoder::grow_trees(const Scope& scope) {
   if (drafting_ == nullptr) return;
   std::vector<DraftAsk> asked;
   std::vector<Sequence*> asking;
   for (auto& [id, s] : sequences_) {
     s.tree.nodes.clear();
     const int32_t depth_max = s.limits.tokens_max - s.drawn - 1;
-    if (s.complete || depth_max < 0 || waiting_rows(id) != 1 || !drafting_->follows(id)) continue;
+    if (s.complete || (scope.only >= 0 && scope.only != id) || depth_max < 0 || waiting_rows(id) != 1 || !drafting_->follows(id)) continue;
     asked.push_back({id, s.text, depth_max});
     asking.push_back(&s);
   }
   if (asked.empty()) return;
   StepReport plain;
-  gather(prompt_rows_max, stop_at, plain);  // what the call will hold without them
+  gather(scope, plain);  // what the call will hold without them
   std::vector<DraftTree> trees(asked.size());
   drafting_->draft(asked, static_cast<int32_t>(rows_.size() - asked.size()), trees);
   for (size_t i = 0; i < trees.size(); ++i) {
@@ -73,16 +73,16 @@ void Decoder::grow_trees(int32_t prompt_rows_max, int32_t stop_at) {
   }
 }
 
-void Decoder::gather(int32_t prompt_rows_max, int32_t stop_at, StepReport& report) {
+void Decoder::gather(const Scope& scope, StepReport& report) {
   rows_.clear();
   states_.clear();
   top_k_ = 0;
   report.prompt_rows = report.drafted_rows = 0;
-  int32_t room = std::max(prompt_rows_max, 1);
+  int32_t room = std::max(scope.prompt_rows_max, 1);
   for (auto& [id, s] : sequences_) {
     const int32_t held = s.state->length(), size = static_cast<int32_t>(s.text.size());
-    const int32_t end = stop_at > held ? std::min(stop_at, size) : size;
-    s.row_count = s.complete ? 0 : end - held;
+    const int32_t end = scope.stop_at > held ? std::min(scope.stop_at, size) : size;
+    s.row_count = s.complete || (scope.only >= 0 && scope.only != id) ? 0 : end - held;
     if (s.row_count > 0 && size - held > 1) {
       s.row_count = std::min(s.row_count, room);
       room -= s.row_count;
@@ -134,19 +134,20 @@ Result<CallStats> Decoder::run_rows() {
   return model_.run({{Role::step, kNone}, rows_, states_, {}, top_k_, &out_});
 }
 
-Result<StepReport> Decoder::step(int32_t prompt_rows_max, int32_t stop_at) {
+Result<StepReport> Decoder::step(int32_t prompt_rows_max, int32_t stop_at, SequenceId only) {
   ESP_CHECK(!sequences_.empty());
+  const Scope scope{prompt_rows_max, stop_at, only};
   StepReport report;
   const int64_t t0 = now_ns();
-  grow_trees(prompt_rows_max, stop_at);
-  gather(prompt_rows_max, stop_at, report);
+  grow_trees(scope);
+  gather(scope, report);
   report.draft_ns = now_ns() - t0;
   if (rows_.empty()) return report;
   auto stats = run_rows();
   if (!stats.ok() && report.drafted_rows > 0) {
     // A row that the text itself never reaches may not end it (a logit there that is not finite).
     for (auto& [id, s] : sequences_) s.tree.nodes.clear();
-    gather(prompt_rows_max, stop_at, report);
+    gather(scope, report);
     report.drafts_failed = true;
     stats = run_rows();
   }

@@ -70,8 +70,8 @@ class Decoder {
 
   // Requires: !idle(). At most prompt_rows_max rows of unread prompt, shared in the order of opening; for every other sequence
   // that is not complete one row and those of its tree. A failed call leaves all states as they were. `stop_at`: reads no
-  // further than this many tokens of the text (0: no limit), so that a caller can fork the state there.
-  Result<StepReport> step(int32_t prompt_rows_max, int32_t stop_at = 0);
+  // further than this many tokens of the text (0: no limit), so that a caller can fork the state there. `only`: that sequence alone (-1: all).
+  Result<StepReport> step(int32_t prompt_rows_max, int32_t stop_at = 0, SequenceId only = -1);
 
  private:
   struct Sequence {
@@ -91,8 +91,12 @@ class Decoder {
   struct Entries {
     size_t argmax = 0, logits = 0, top = 0, lse = 0, taps = 0;
   };
-  void grow_trees(int32_t prompt_rows_max, int32_t stop_at);
-  void gather(int32_t prompt_rows_max, int32_t stop_at, StepReport& report);
+  struct Scope {
+    int32_t prompt_rows_max, stop_at;
+    SequenceId only;
+  };
+  void grow_trees(const Scope& scope);
+  void gather(const Scope& scope, StepReport& report);
   void add_tree_rows(Sequence& s, int32_t index, StepReport& report);
   void index_outputs();
   Result<CallStats> run_rows();

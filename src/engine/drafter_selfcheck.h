@@ -26,9 +26,9 @@ struct SelfcheckBounds {
   bool all_drafts;          // each draft must be the file's
   double logit_error_max;
 };
-// The reference unit, whose weights are the file's.
+// The reference unit with the weights that the file was made with, not with a quantised or converted copy of them.
 inline constexpr SelfcheckBounds kExactBounds{true, 1e-3};
-// Units that quantise weights and activations. Measured on the demo model: 0.03 with int8 weights, 0.32 with int4; 0.58 and more
+// Quantised weights or activations. Measured on the demo model: 0.03 with int8 weights, 0.32 with int4; 0.58 and more
 // with taps one layer off or swapped (some of which keep all nine drafts), 1.3 with the wrong rotation.
 inline constexpr SelfcheckBounds kQuantisedBounds{false, 0.45};
 

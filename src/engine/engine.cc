@@ -2,6 +2,7 @@
 
 #include "base/json.h"
 #include "engine/answer_json.h"
+#include "engine/batch.h"
 #include "engine/conversation.h"
 #include "engine/engine_impl.h"
 #include "engine/generation.h"
@@ -30,6 +31,12 @@ Result<Request> Engine::request(const Prompt& prompt, const GenerateOptions& opt
   request->engine = impl_;
   request->prepared = std::move(prepared);
   return Request(std::move(request));
+}
+
+void Engine::run_together(std::span<Request> requests, int32_t sequences, const std::function<void(size_t, Result<Answer>)>& done) const {
+  std::vector<Request::Impl*> list;
+  for (Request& r : requests) list.push_back(&r.impl());
+  espalier::run_together(*impl_, list, sequences, done);
 }
 
 Result<Conversation> Engine::conversation(const std::string& tools) const {

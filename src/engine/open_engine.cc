@@ -54,7 +54,8 @@ void open_chat(Engine::Impl& engine) {
 Result<std::unique_ptr<Drafter>> open_drafter(const OpenOptions& options, Engine::Impl& engine, const std::string& path) {
   ESPALIER_ASSIGN(std::unique_ptr<Drafter> drafter, plan_drafter_at(path, engine.plan.program));
   ESPALIER_ASSIGN(drafter->model, place_drafter(options, engine, drafter->checkpoint, drafter->plan));
-  const SelfcheckBounds bounds = options.unit == "reference" ? kExactBounds : kQuantisedBounds;
+  const bool same_weights = options.unit == "reference" && engine.checkpoint.kind() == CheckpointKind::hf;
+  const SelfcheckBounds bounds = same_weights ? kExactBounds : kQuantisedBounds;
   ESPALIER_TRY(check_drafter(path, *engine.model, *drafter->model, drafter->plan, bounds));
   for (const std::string& n : drafter->plan.model.notices) engine.info.notices.push_back(path + ": " + n);
   return drafter;

@@ -86,6 +86,7 @@ constexpr OptionSpec kTable[] = {
     {"messages", T::text, "FILE", "", "a conversation: an OpenAI body or its messages, as JSON (- is stdin)", kRun, nullptr, nullptr},
     {"tools", T::text, "FILE", "", "tools that may be called: an array, or a body with \"tools\", as JSON", kRun | kChat, nullptr, nullptr},
     {"jsonl", T::text, "FILE", "", "one conversation a line, one result a line (- is stdin)", kRun, nullptr, nullptr},
+    {"sequences", T::integer, "N", "8", "lines of --jsonl that are answered at the same time", kRun, nullptr, nullptr},
     {"jsonl", T::flag, "", "", "stdin holds one JSON string a line; one array of ids a line comes out", kTokenize, nullptr, nullptr},
     // The engine.
     {"context", T::integer, "N", "what the model was made for", "tokens that a text may have", kRun | kScore | kChat | kVerify | kBench, nullptr, set_context},

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdio>
 
+#include "engine/markov_finder.h"
+
 namespace espalier {
 namespace {
 
@@ -35,7 +37,9 @@ SpeculationReport report_of(const SpeculationStats& stats, const std::string& mo
 
 SharedDrafting::SharedDrafting(std::unique_ptr<Drafter> drafter, CostCurve curve, std::mutex& model_turns)
     : drafter_(std::move(drafter)), curve_(std::move(curve)), model_turns_(model_turns), ngram_(NgramSource::calibration()),
-      greedy_(DsparkSource::calibration(true)), sampled_(DsparkSource::calibration(false)) {}
+      greedy_(DsparkSource::calibration(true)), sampled_(DsparkSource::calibration(false)) {
+  if (drafter_ != nullptr) drafter_->head.use(markov_finder(*drafter_->model, model_turns_));
+}
 
 Budget& SharedDrafting::budget(const SpeculationMode& mode) {
   auto& budget = budgets_[mode.text()];

@@ -197,7 +197,7 @@ Status read_gguf(ConfigReader& c, const Checkpoint& checkpoint, const Program& t
   return read_mask(all, "tokenizer.ggml.mask_token_id", target, s);
 }
 
-// Writes the two functions, and notes where the numbers of each weight lie.
+// Writes the functions, and notes where the numbers of each weight lie.
 class DrafterBuilder {
  public:
   DrafterBuilder(const DrafterShape& shape, const DrafterNames& file, const Checkpoint& checkpoint, const Program& target)
@@ -209,6 +209,7 @@ class DrafterBuilder {
     for (int32_t i = 0; i < layers(); ++i) states_.push_back(b_.kv_state(i, s_.n_kv_heads, s_.head_dim));
     context();
     ESPALIER_TRY(block());
+    if (d_.kind != MarkovKind::none) markov();
     ModelPlan plan;
     ESPALIER_ASSIGN(plan.program, std::move(b_).finish());
     plan.sources = std::move(sources_);
@@ -248,6 +249,12 @@ class DrafterBuilder {
     b_.output("hidden", hidden);
     b_.head(hidden, head);
     return {};
+  }
+
+  void markov() {
+    b_.function(Role::markov);
+    const ValueId direction = b_.input("direction", d_.rank);
+    b_.head(direction, matrix(kHf.w2, file_.w2, kNone, s_.vocabulary, d_.rank));
   }
 
   ValueId attention(int32_t i, ValueId n) {

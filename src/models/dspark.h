@@ -8,6 +8,8 @@
 //   block    rows [root, mask, mask, ...] (block_size of them) of one sequence at positions length ... length + block_size - 1,
 //            each the child of the one before; head: base logits of each slot; output "hidden" (rows, H): the normed hidden rows.
 //            Slot j proposes the token at position length + 1 + j. Nothing is kept: commit of its rows is an error of the caller.
+//   markov   input "direction" (rows, rank), head: the Markov bias of every token as the unit has it, for the best ids of many
+//            directions at once. Nothing is kept. Not where the head is of kind none.
 // Embedding and head are the target's (WeightDecl::owner "target"), or the drafter's own where its file carries them.
 #pragma once
 

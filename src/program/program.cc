@@ -39,6 +39,7 @@ const char* role_name(Role role) {
     case Role::context: return "context";
     case Role::block: return "block";
     case Role::encode: return "encode";
+    case Role::markov: return "markov";
   }
   return "?";
 }

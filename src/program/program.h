@@ -122,8 +122,9 @@ struct Port {
   bool operator==(const Port&) const = default;
 };
 
-// What a function is for: rows of a decoder; K/V from features (drafter); a drafter's block; an encoder's text.
-enum class Role : uint8_t { step, context, block, encode };
+// What a function is for: rows of a decoder; K/V from features (drafter); a drafter's block; an encoder's text; the biases that a
+// drafter's Markov head gives for a direction.
+enum class Role : uint8_t { step, context, block, encode, markov };
 const char* role_name(Role role);
 
 struct Function {

@@ -6,12 +6,14 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <mutex>
 
 #include "base/file_map.h"
 #include "base/json.h"
 #include "convert/cache.h"
 #include "decode/markov_head.h"
 #include "engine/drafter_selfcheck.h"
+#include "engine/markov_finder.h"
 #include "tiny_drafters.h"
 #include "units/cpu/cpu_unit.h"
 #include "units/reference/reference.h"
@@ -192,6 +194,40 @@ TEST_P(EachDrafter, blocks_of_two_sequences_in_one_call_equal_their_own_calls) {
   call.out = &out;
   ASSERT_TRUE(pair.drafter->run(call).ok());
   EXPECT_EQ(out.logits, alone);
+}
+
+// Lists of the unit's choosing, exact biases: where they hold the same ids they hold the same bits.
+TEST_P(EachDrafter, a_unit_finds_the_best_biases) {
+  const TinyDrafter tiny = load_drafter(GetParam());
+  const std::unique_ptr<Unit> reference = make_reference_unit();
+  CpuOptions options;
+  options.threads = 2;
+  const std::unique_ptr<CpuUnit> cpu = CpuUnit::make(options).value();
+  std::vector<int32_t> tokens = tiny.drafts;
+  tokens.push_back(tiny.anchor);
+  for (Unit* unit : {reference.get(), static_cast<Unit*>(cpu.get())}) {
+    const DrafterPair pair = compile_pair(*unit, tiny);
+    ASSERT_NE(pair.drafter, nullptr);
+    MarkovHead scanned(tiny.plan.head), found(tiny.plan.head);
+    std::mutex turns;
+    const MarkovHead::Finder finder = markov_finder(*pair.drafter, turns, 0);
+    ASSERT_EQ(finder != nullptr, tiny.plan.head.kind != MarkovKind::none);
+    size_t calls = 0;
+    if (finder != nullptr)
+      found.use([&](std::span<const MarkovHead::Lead> leads) {
+        ++calls;
+        return finder(leads);
+      });
+    found.prepare(tokens);
+    for (int32_t token : tokens) {
+      const auto expected = scanned.top(token), top = found.top(token);
+      ASSERT_EQ(top.size(), expected.size());
+      size_t same = 0;
+      for (const TopEntry& e : expected) same += static_cast<size_t>(std::count(top.begin(), top.end(), e));
+      EXPECT_GE(same, unit == reference.get() ? expected.size() : expected.size() * 15 / 16) << token;
+    }
+    EXPECT_EQ(calls, finder != nullptr ? 1u : 0u) << "one call for all tokens, none for those that are known";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(, EachDrafter, testing::ValuesIn(all_tiny_drafters()), test_name);
