@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "decode/apply_canonical.h"
 #include "kernels/math/canonical.h"
 #include "kernels/math/precise.h"
 
@@ -85,6 +86,12 @@ Platt fit_platt(std::span<const ScoredOutcome> outcomes, Platt start, float prio
 Calibration::Calibration(std::vector<Platt> start, float memory)
     : platts_(std::move(start)), curvature_(platts_.size()), keep_(memory > 1 ? 1.0 - 1.0 / static_cast<double>(memory) : 0), learns_(memory > 0) {
   ESP_CHECK(!platts_.empty());
+}
+
+void Calibration::probabilities(size_t slot, std::span<float> values) const {
+  const Platt& platt = platts_[slot_of(slot)];
+  for (float& v : values) v = std::clamp(platt.a * v + platt.b, -kLogitMax, kLogitMax);
+  apply_canonical(CanonicalFunction::sigmoid, values);
 }
 
 // A Newton step for each outcome, with the curvature of those before it: the online form of the fit.

@@ -37,6 +37,8 @@ class Calibration {
   // The last of `start` serves every later slot. `memory`: outcomes after which an old one weighs 1/e; 0: nothing is learnt.
   explicit Calibration(std::vector<Platt> start, float memory = 4096);
   float probability(size_t slot, float logit) const { return apply(platts_[slot_of(slot)], logit); }
+  // Each of many, in place: logits become probabilities, to the same bits.
+  void probabilities(size_t slot, std::span<float> values) const;
   void learn(size_t slot, float logit, bool accepted);
   std::span<const Platt> platts() const { return platts_; }
 

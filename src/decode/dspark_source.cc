@@ -1,12 +1,13 @@
 #include "decode/dspark_source.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "base/check.h"
+#include "decode/apply_canonical.h"
 #include "decode/draft_tree.h"
 #include "decode/sampler.h"
-#include "kernels/math/apply.h"
 #include "kernels/math/canonical.h"
 
 namespace espalier {
@@ -14,17 +15,34 @@ namespace {
 
 bool better(const TopEntry& a, const TopEntry& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
 
-// The best `count` of a row, best first. A block of values is looked at closely only if its largest one may enter.
+// Largest magnitude of a row, as the bits of a float: no float that is not finite is below 2^100.
+bool is_finite(std::span<const float> row) {
+  uint32_t most[16] = {};
+  size_t i = 0;
+  for (; i + 16 <= row.size(); i += 16)
+    for (size_t l = 0; l < 16; ++l) {
+      const uint32_t bits = std::bit_cast<uint32_t>(row[i + l]) & 0x7fffffffu;
+      most[l] = most[l] < bits ? bits : most[l];
+    }
+  for (; i < row.size(); ++i) most[0] = std::max(most[0], std::bit_cast<uint32_t>(row[i]) & 0x7fffffffu);
+  return *std::max_element(most, most + 16) < std::bit_cast<uint32_t>(0x1p100f);
+}
+
+float largest(const float* values, size_t count) {  // a multiple of 16
+  float most[16];
+  std::copy_n(values, 16, most);
+  for (size_t i = 16; i < count; i += 16)
+    for (size_t l = 0; l < 16; ++l) most[l] = most[l] < values[i + l] ? values[i + l] : most[l];
+  return *std::max_element(most, most + 16);
+}
+
+// The best `count` of a row of finite values, best first. A block is looked at closely only if its largest value may enter.
 std::vector<TopEntry> best_of(std::span<const float> row, size_t count) {
   constexpr size_t kBlock = 64;
   std::vector<TopEntry> heap;  // front: the worst
   for (size_t first = 0; first < row.size(); first += kBlock) {
     const std::span<const float> block = row.subspan(first, std::min(kBlock, row.size() - first));
-    if (heap.size() == count) {
-      float most = block[0];
-      for (const float v : block) most = most < v ? v : most;
-      if (!(most > heap.front().logit)) continue;
-    }
+    if (heap.size() == count && block.size() == kBlock && !(largest(block.data(), kBlock) > heap.front().logit)) continue;
     for (size_t i = 0; i < block.size(); ++i) {
       const TopEntry entry{static_cast<int32_t>(first + i), block[i]};
       if (heap.size() == count) {
@@ -40,14 +58,6 @@ std::vector<TopEntry> best_of(std::span<const float> row, size_t count) {
   return heap;
 }
 
-ApplyFn exp_function() {
-  static const ApplyFn fn = [] {
-    const Result<Isa> isa = chosen_isa();
-    return pick(apply_variants(), isa.ok() ? *isa : Isa::portable);
-  }();
-  return fn;
-}
-
 // Sum of exp(row - shift), 16 partial sums.
 float mass_of(std::span<const float> row, float shift) {
   constexpr size_t kBlock = 1024;
@@ -56,7 +66,7 @@ float mass_of(std::span<const float> row, float shift) {
   for (size_t first = 0; first < row.size(); first += kBlock) {
     const size_t n = std::min(kBlock, row.size() - first);
     for (size_t i = 0; i < n; ++i) values[i] = row[first + i] - shift;
-    exp_function()({CanonicalFunction::exp, values, values, static_cast<uint32_t>(n)});
+    apply_canonical(CanonicalFunction::exp, std::span(values, n));
     for (size_t i = 0; i < n; ++i) sum.add(static_cast<uint32_t>(i), values[i]);
   }
   return sum.total();
@@ -64,6 +74,8 @@ float mass_of(std::span<const float> row, float shift) {
 
 // What a proposal's probability is held off 0 and 1 by.
 constexpr float kLeast = 1e-6f;
+// Depths whose best token is likely to have children.
+constexpr size_t kLikely = 4;
 // Beyond it a logit is taken as damaged.
 constexpr float kFinite = 1e30f;
 
@@ -111,13 +123,16 @@ const DsparkSource::Depth& DsparkSource::depth(size_t d) {
   const std::span<const float> row = block_.logits.subspan(d * vocabulary, vocabulary);
   known.known = true;
   known.mass = 0;
-  bool finite = true;
-  for (const float v : row) finite &= std::fabs(v) < kFinite;
-  if (!finite) return known;
+  if (!is_finite(row)) return known;
   known.top = best_of(row, kBaseTop);
   known.sorted.clear();
   for (const TopEntry& e : known.top) known.sorted.push_back(e.id);
   std::sort(known.sorted.begin(), known.sorted.end());
+  weights_.clear();
+  for (const TopEntry& e : known.top) weights_.push_back(e.logit - known.top.front().logit);
+  apply_canonical(CanonicalFunction::exp, weights_);
+  known.top_mass = 0;
+  for (const float w : weights_) known.top_mass += w;
   known.shift = known.top.front().logit;
   known.mass = block_.lse.empty() ? mass_of(row, known.shift) : canonical_exp(block_.lse[d] - known.shift);
   if (!(known.mass < kFinite)) known.mass = 0;
@@ -137,12 +152,15 @@ bool DsparkSource::score(size_t d, int32_t token, const MarkovHead::Lead& lead) 
   head_.bias(lead, ids_, bias_);
 
   scored_.clear();
-  float covered = 0;
+  weights_.clear();
   for (size_t i = 0; i < ids_.size(); ++i) {
     const float base = row[static_cast<size_t>(ids_[i])], logit = base + bias_[i];
-    covered += canonical_exp(base - at.shift);
+    if (i >= at.top.size()) weights_.push_back(base - at.shift);
     if (std::fabs(logit) < kFinite) scored_.push_back({ids_[i], logit, logit});
   }
+  apply_canonical(CanonicalFunction::exp, weights_);
+  float covered = at.top_mass;
+  for (const float w : weights_) covered += w;
   if (scored_.empty()) return false;
   float tail = std::max(at.mass - covered, 0.0f);
   if (!rules_.greedy()) {
@@ -198,29 +216,50 @@ const MarkovHead::Lead* DsparkSource::lead_of_chain(size_t d) {
   return &chain_leads_[d];
 }
 
+// The best biases of the tokens that are likely to be expanded, in one pass rather than one by one.
+void DsparkSource::prepare_likely() {
+  ids_.assign(1, root_token_);
+  for (size_t d = 0; d < std::min<size_t>(kLikely, static_cast<size_t>(block_.depths - 1)); ++d) {
+    const Depth& at = depth(d);
+    if (!(at.mass > 0)) break;
+    ids_.push_back(at.top.front().id);
+  }
+  head_.prepare(ids_);
+}
+
 void DsparkSource::propose(const DraftPlace& place, size_t limit, std::vector<Proposal>& out) {
   const size_t d = place.path.size();
   int32_t token = place.path.empty() ? root_token_ : place.path.back();
   if (d >= static_cast<size_t>(std::max(block_.depths, 0)) || token < 0 || token >= head_.head().vocabulary || limit == 0) return;
   const MarkovHead::Lead* lead = options_.depth_marginal ? lead_of_chain(d) : lead_of(place, d, token);
   if (lead == nullptr) return;
+  if (place.node == kRoot) prepare_likely();
   if (options_.depth_marginal) token = chain_[d];
   if (!score(d, token, *lead)) return;
   limit = std::min(limit, scored_.size());
   std::partial_sort(scored_.begin(), scored_.begin() + static_cast<std::ptrdiff_t>(limit), scored_.end(),
                     [](const Scored& a, const Scored& b) { return a.score != b.score ? a.score > b.score : a.id < b.id; });
+  const float most = scored_.front().score;
+  weights_.clear();
+  for (const Scored& s : scored_) weights_.push_back(s.score - most);
+  apply_canonical(CanonicalFunction::exp, weights_);
   float total = rest_;
-  for (const Scored& s : scored_) total += canonical_exp(s.score - scored_.front().score);
+  for (const float w : weights_) total += w;
+  size_t count = 1;
+  while (count < limit && weights_[count] >= kLeast * total) ++count;
 
+  // Log-odds of each: its score against the logarithm of all others' weight.
+  weights_.resize(count);
+  for (float& w : weights_) w = std::max(total - w, kLeast * total);
+  apply_canonical(CanonicalFunction::log, weights_);
   offers_.resize(std::max(offers_.size(), static_cast<size_t>(place.node) + 2));
   std::vector<Offer>& offers = offers_[static_cast<size_t>(place.node + 1)];
-  for (const Scored& s : std::span(scored_).first(limit)) {
-    const float relative = s.score - scored_.front().score, weight = canonical_exp(relative);
-    if (weight < kLeast * total && &s != scored_.data()) break;
-    const float logit = relative - canonical_log(std::max(total - weight, kLeast * total));
-    offers.push_back({s.id, logit});
-    out.push_back({s.id, calibration_.probability(d, logit)});
+  for (size_t i = 0; i < count; ++i) {
+    weights_[i] = scored_[i].score - most - weights_[i];
+    offers.push_back({scored_[i].id, weights_[i]});
   }
+  calibration_.probabilities(d, weights_);
+  for (size_t i = 0; i < count; ++i) out.push_back({scored_[i].id, weights_[i]});
 }
 
 void DsparkSource::learn(const DraftPlace& place, int32_t token, float, bool accepted) {
