@@ -161,6 +161,9 @@ TEST(Cli, refused_input_exits_1_with_a_sentence_and_with_json_an_object) {
   EXPECT_EQ(field({"run", kModel, "x", "--quiet", "--unit", "abacus"}), "unit");
   EXPECT_EQ(field({"run", kModel, "x", "--quiet", "--kv", "fp8"}), "kv");
   EXPECT_EQ(field({"run", kModel, "x", "--quiet", "--weights", "int2"}), "weights");
+  EXPECT_EQ(field({"run", kModel, "x", "--quiet", "--speculate", "chain:0"}), "speculate");
+  EXPECT_EQ(field({"run", kModel, "x", "--quiet", "--drafter", "./no/such/drafter"}), "drafter");
+  EXPECT_EQ(field({"run", kModel, "--quiet", "--jsonl", "-", "--sequences", "0"}), "sequences");
   EXPECT_EQ(field({"run", kModel, "x", "--quiet", "--context", "4000000"}), "context");
   EXPECT_EQ(field({"run", kModel, "--quiet", "--messages", "-"}, "{\"messages\":7}"), "messages");
   EXPECT_EQ(field({"run", kModel, "--quiet", "--messages", "-"}, "{"), "messages");
@@ -190,14 +193,16 @@ TEST(Cli, every_option_of_run_reaches_the_engine) {
   const Ran ran = run({"run", kModel, "hello", "--system", "be kind", "--temperature", "0.8", "--top-k", "40", "--top-p", "0.9", "--min-p", "0.01",
                        "--repetition-penalty", "1.1", "--presence-penalty", "0.2", "--frequency-penalty=-0.1", "--logit-bias", "5:-3", "--logit-bias",
                        "6:2.5", "--max-tokens", "9", "--stop", "zz", "--stop", "yy", "--seed", "11", "--logprobs", "2", "--context", "128", "--weights",
-                       "int4", "--kv", "int8", "--unit", "cpu", "--threads", "1", "--stats", "--no-cache", "--json"});
+                       "int4", "--kv", "int8", "--unit", "cpu", "--threads", "1", "--speculate", "tree:12", "--stats", "--no-cache", "--json"});
   ASSERT_EQ(ran.code, 0) << ran.err;
   const Value v = json(ran);
   EXPECT_EQ(v.find("seed")->as_int(), 11);
   EXPECT_EQ(v.find("kv")->as_string(), "int8");
   EXPECT_TRUE(has(v.find("weights")->as_string(), "int4"));
   EXPECT_EQ(v.find("logprobs")->as_array().at(0).find("top")->as_array().size(), 2u);
+  EXPECT_EQ(v.find_path("speculation.mode")->as_string(), "tree:12");
   EXPECT_TRUE(has(ran.err, "prefill"));
+  EXPECT_TRUE(has(ran.err, "tree:12: 8 cycles"));
   const Value again = json(run({"run", kModel, "hello", "--raw", "--temperature", "0", "--max-tokens", "3", "--logit-bias", "70:100", "--quiet", "--json"}));
   for (const Value& id : again.find("token_ids")->as_array()) EXPECT_EQ(id.as_int(), 70);
 }
