@@ -10,7 +10,7 @@
 
 namespace espalier {
 
-inline constexpr int64_t kScannedTable = 1 << 20;  // numbers: a scan takes 0.2 ms, little more than a call
+inline constexpr int64_t kScannedTable = 1 << 22;  // numbers: a scan takes a millisecond, little more than a call
 
 // For MarkovHead::use. `turns` is held while the model runs; both are borrowed. Empty where the drafter's table is no larger than
 // `scanned`, or its program has no such function.
