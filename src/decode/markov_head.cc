@@ -1,67 +1,37 @@
 #include "decode/markov_head.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 
 #include "base/check.h"
 #include "base/fp_mode.h"
 #include "kernels/math/canonical.h"
+#include "kernels/table_dot/table_dot.h"
 
 namespace espalier {
 namespace {
 
-using Type = FloatTable::Type;
-
-// Written for the compiler's vector unit at any instruction set: 16 independent lanes, no branches, no fma.
-template <Type kType>
-float widen(const std::byte* p) {
-  if constexpr (kType == Type::f32) {
-    float f;
-    std::memcpy(&f, p, sizeof f);
-    return f;
-  } else {
-    uint16_t h;
-    std::memcpy(&h, p, sizeof h);
-    if constexpr (kType == Type::bf16) return std::bit_cast<float>(uint32_t{h} << 16);
-    const uint32_t sign = uint32_t{h & 0x8000u} << 16, magnitude = uint32_t{h & 0x7fffu} << 13;
-    const float finite = std::bit_cast<float>(magnitude) * 0x1p112f;  // exact, subnormals too
-    const uint32_t bits = magnitude >= 0x0f800000u ? magnitude | 0x7f800000u : std::bit_cast<uint32_t>(finite);
-    return std::bit_cast<float>(sign | bits);
+TableType type_of(const FloatTable& table) {
+  switch (table.type) {
+    case FloatTable::Type::f32: return TableType::f32;
+    case FloatTable::Type::f16: return TableType::f16;
+    case FloatTable::Type::bf16: return TableType::bf16;
   }
+  return TableType::f32;
 }
 
-template <Type kType>
-constexpr size_t kBytes = kType == Type::f32 ? 4 : 2;
+size_t row_bytes(const FloatTable& table) { return static_cast<size_t>(table.cols) * (table.type == FloatTable::Type::f32 ? 4 : 2); }
 
-float combined(const float (&lane)[16]) {
-  float s[16];
-  std::copy_n(lane, 16, s);
-  for (int step = 8; step > 0; step /= 2)
-    for (int i = 0; i < step; ++i) s[i] += s[i + step];
-  return s[0];
+TableDotFn table_dot() {
+  static const TableDotFn fn = [] {
+    const Result<Isa> isa = chosen_isa();
+    return pick(table_dot_variants(), isa.ok() ? *isa : Isa::portable);
+  }();
+  return fn;
 }
 
-template <Type kType>
-float dot(const std::byte* row, const float* x, size_t n) {
-  float lane[16] = {};
-  size_t c = 0;
-  for (; c + 16 <= n; c += 16)
-    for (size_t i = 0; i < 16; ++i) lane[i] += widen<kType>(row + (c + i) * kBytes<kType>) * x[c + i];
-  for (size_t i = 0; c + i < n; ++i) lane[i] += widen<kType>(row + (c + i) * kBytes<kType>) * x[c + i];
-  return combined(lane);
-}
-
-float dot(const float* a, const float* b, size_t n) { return dot<Type::f32>(reinterpret_cast<const std::byte*>(a), b, n); }
-
-// Calls fn with the table's type as a constant.
-template <typename Fn>
-void with_type(Type type, Fn fn) {
-  switch (type) {
-    case Type::f32: fn.template operator()<Type::f32>(); break;
-    case Type::f16: fn.template operator()<Type::f16>(); break;
-    case Type::bf16: fn.template operator()<Type::bf16>(); break;
-  }
+// Products of fp32 rows with x.
+void products(const float* rows, uint32_t n_rows, std::span<const float> x, float* dst) {
+  table_dot()({reinterpret_cast<const std::byte*>(rows), TableType::f32, nullptr, x.data(), dst, n_rows, static_cast<uint32_t>(x.size())});
 }
 
 bool better(const TopEntry& a, const TopEntry& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
@@ -93,7 +63,8 @@ class BestEntries {
 // y = W x + b for a small matrix (rows, x.size()).
 std::vector<float> affine(const std::vector<float>& w, const std::vector<float>& b, const std::vector<float>& x) {
   std::vector<float> y(b.size());
-  for (size_t r = 0; r < y.size(); ++r) y[r] = dot(w.data() + r * x.size(), x.data(), x.size()) + b[r];
+  products(w.data(), static_cast<uint32_t>(y.size()), x, y.data());
+  for (size_t r = 0; r < y.size(); ++r) y[r] += b[r];
   return y;
 }
 
@@ -143,12 +114,8 @@ void MarkovHead::bias(const Lead& lead, std::span<const int32_t> ids, std::span<
   const FpMode mode;
   const size_t n = static_cast<size_t>(head_.rank);
   ESP_CHECK(lead.direction.size() == n);
-  with_type(head_.w2.type, [&]<Type kType>() {
-    for (size_t i = 0; i < ids.size(); ++i) {
-      ESP_CHECK(ids[i] >= 0 && ids[i] < head_.vocabulary);
-      out[i] = dot<kType>(head_.w2.data + static_cast<size_t>(ids[i]) * n * kBytes<kType>, lead.direction.data(), n);
-    }
-  });
+  for (const int32_t id : ids) ESP_CHECK(id >= 0 && id < head_.vocabulary);
+  table_dot()({head_.w2.data, type_of(head_.w2), ids.data(), lead.direction.data(), out.data(), static_cast<uint32_t>(ids.size()), static_cast<uint32_t>(n)});
 }
 
 void MarkovHead::bias(const Lead& lead, std::span<float> out) const {
@@ -160,9 +127,7 @@ void MarkovHead::bias(const Lead& lead, std::span<float> out) const {
   const FpMode mode;
   const size_t n = static_cast<size_t>(head_.rank);
   ESP_CHECK(lead.direction.size() == n);
-  with_type(head_.w2.type, [&]<Type kType>() {
-    for (size_t v = 0; v < out.size(); ++v) out[v] = dot<kType>(head_.w2.data + v * n * kBytes<kType>, lead.direction.data(), n);
-  });
+  table_dot()({head_.w2.data, type_of(head_.w2), nullptr, lead.direction.data(), out.data(), static_cast<uint32_t>(out.size()), static_cast<uint32_t>(n)});
 }
 
 float MarkovHead::confidence(int32_t token, std::span<const float> hidden) const {
@@ -175,7 +140,9 @@ float MarkovHead::confidence(int32_t token, std::span<const float> hidden) const
     in.resize(hidden.size() + static_cast<size_t>(head_.rank));
     read_row(head_.w1, token, in.data() + hidden.size());
   }
-  return canonical_sigmoid(dot(head_.confidence_weight.data(), in.data(), in.size()) + head_.confidence_bias);
+  float sum = 0;
+  products(head_.confidence_weight.data(), 1, in, &sum);
+  return canonical_sigmoid(sum + head_.confidence_bias);
 }
 
 std::span<const TopEntry> MarkovHead::top(int32_t token) {
@@ -219,21 +186,18 @@ std::vector<MarkovHead::Top> MarkovHead::find(std::span<const Lead> leads) const
 }
 
 std::vector<MarkovHead::Top> MarkovHead::scan(std::span<const Lead> leads) const {
+  constexpr int32_t kBlock = 64;  // rows that stay in a near cache for all leads
   std::vector<BestEntries> best(leads.size(), BestEntries(kTop));
   const FpMode mode;
-  const size_t n = static_cast<size_t>(head_.rank);
-  with_type(head_.w2.type, [&]<Type kType>() {
-    std::vector<float> row(n);
-    for (int32_t v = 0; v < head_.vocabulary; ++v) {
-      const std::byte* at = head_.w2.data + static_cast<size_t>(v) * n * kBytes<kType>;
-      if (leads.size() == 1) {  // nothing to share the widened row with
-        best[0].add(v, dot<kType>(at, leads[0].direction.data(), n));
-        continue;
-      }
-      for (size_t i = 0; i < n; ++i) row[i] = widen<kType>(at + i * kBytes<kType>);
-      for (size_t i = 0; i < leads.size(); ++i) best[i].add(v, dot(row.data(), leads[i].direction.data(), n));
+  float biases[kBlock];
+  for (int32_t first = 0; first < head_.vocabulary; first += kBlock) {
+    const int32_t n = std::min(kBlock, head_.vocabulary - first);
+    const std::byte* rows = head_.w2.data + static_cast<size_t>(first) * row_bytes(head_.w2);
+    for (size_t i = 0; i < leads.size(); ++i) {
+      table_dot()({rows, type_of(head_.w2), nullptr, leads[i].direction.data(), biases, static_cast<uint32_t>(n), static_cast<uint32_t>(head_.rank)});
+      for (int32_t v = 0; v < n; ++v) best[i].add(first + v, biases[v]);
     }
-  });
+  }
   std::vector<Top> out;
   for (BestEntries& b : best) out.push_back(b.take());
   return out;

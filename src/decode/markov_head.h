@@ -9,7 +9,7 @@
 //              memory of x = sigmoid(gate) * s + (1 - sigmoid(gate)) * tanh(candidate);  direction = tanh(output)
 //     confidence of slot d after x = sigmoid(c [g; e] + b), or without e where the file says so
 //
-// Numerics  fp32, the same bits on every machine: dot products are sum16 of rounded products (no fma), sigmoid and tanh are those
+// Numerics  fp32, the same bits on every machine: dot products are those of kernels/table_dot, sigmoid and tanh those
 //           of kernels/math/canonical.h. Products with a matrix are taken row by row, so no bit depends on which ids are asked for.
 // Memory    the tables stay in the file's type where they lie: 2 bytes a number in bf16, 131 MB at 128,000 x 256. 256 bytes for
 //           each token whose `top` was asked for.
