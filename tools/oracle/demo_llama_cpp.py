@@ -4,7 +4,7 @@
 Usage: demo_llama_cpp.py greedy MODEL.gguf PROMPTS.jsonl OUT.jsonl [--tokens 64] [--limit N]
        demo_llama_cpp.py quantize IN.gguf OUT.gguf Q8_0|Q4_K_M|...
 
-PROMPTS.jsonl is demo_greedy.py's fixture. Token ids go in as they are; that llama.cpp's own tokenizer makes the same ids of
+PROMPTS.jsonl is demo_greedy.py's fixture, or lines with "prompt_ids" only. Token ids go in as they are; that llama.cpp's own tokenizer makes the same ids of
 the prompt's text is checked. One line a prompt, in the order of PROMPTS.jsonl: {"ids", "min_gap": {"gap", "position"}}, as
 in that fixture. K and V are kept in fp32 and attention is computed without flash attention; what llama.cpp does to the
 activations is its own affair: for BF16 weights it rounds them to bf16, so F32 is the form to compare fp32 arithmetic with.
@@ -94,12 +94,14 @@ def greedy(options):
                 raise SystemExit(f"prompt {i}: llama.cpp's tokenizer makes other ids of its text")
             found = answer(context, vocabulary, case["prompt_ids"], options.tokens)
             out.write(json.dumps(found) + "\n")
+            if "ids" not in case:
+                continue
             if found["ids"] == case["ids"]:
                 equal += 1
             else:
-                k = next(k for k in range(len(case["ids"])) if found["ids"][k:k + 1] != case["ids"][k:k + 1])
+                k = next((k for k in range(len(case["ids"])) if found["ids"][k:k + 1] != case["ids"][k:k + 1]), len(case["ids"]))
                 print(f"prompt {i}: differs at token {k}; smallest gap here {found['min_gap']}, there {case['min_gap']}")
-    print(f"{options.output}: {equal} of {len(cases)} answers equal those of {options.prompts}")
+    print(f"{options.output}: {len(cases)} answers, {equal} equal to those of {options.prompts}")
     lib.llama_free(context)
     lib.llama_model_free(model)
 
