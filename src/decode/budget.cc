@@ -18,7 +18,7 @@ constexpr double kPriceMemory = 1.0 / 32;  // share of the newest cycle in the p
 constexpr double kGainMemory = 1.0 / 64;
 constexpr double kGainPrior = 8;         // drafted tokens that reach counts as right from the start
 constexpr double kStepPrior = 16;        // calls that a step of a measured curve counts as
-constexpr int64_t kPlainFirst = 2;       // calls without drafts where the curve was not measured
+constexpr int64_t kPlainFirst = 2;       // calls without drafts where the time of one row is not known
 constexpr double kWidthMemory = 64;
 constexpr double kNever = 1e12;         // ms
 constexpr double kOutlier = 2;           // a call is not charged more than this times what was predicted
@@ -99,6 +99,8 @@ size_t choose_width(std::span<const float> reach, std::span<const double> ms, do
 
 Budget::Budget(SpeculationMode mode, CostCurve curve) : mode_(std::move(mode)), curve_(std::move(curve)) {
   ESP_CHECK(!curve_.bands.empty());
+  for (const int32_t rows : curve_.seen)
+    if (!curve_.measured && rows >= 1 && rows <= kDraftRowsMax) widths_[static_cast<size_t>(rows - 1)].weight = 1;
 }
 
 Budget::Times Budget::curve_times(double context) const {
@@ -251,7 +253,7 @@ double Budget::allowance() const { return 3 + 1.5 * log2_of(1 + tokens_seen_ / 3
 
 double Budget::speedup() const { return plain_calls_ > 0 ? std::max(1.0, tokens_ / plain_calls_) : 1.0; }
 
-bool Budget::knows_plain() const { return curve_.measured || calls_seen_ >= kPlainFirst; }
+bool Budget::knows_plain() const { return curve_.measured || widths_[0].weight > 0 || calls_seen_ >= kPlainFirst; }
 
 bool Budget::wants_block() const {
   if (mode_.kind == SpeculationMode::Kind::off) return false;

@@ -5,8 +5,8 @@
 //           have steps.
 // Clock     the curve's times follow the machine: the two rates (memory, arithmetic) that explain the last 64 calls with the least
 //           weighted sum of errors, which is a weighted median where one of them bounds all; the curve's steps stay as ratios to
-//           it, and are themselves corrected where they prove wrong. Without a measured curve the first two calls are plain, and
-//           widths in steps of four rows are learnt by taking them.
+//           it, and are themselves corrected where they prove wrong. Without a measured curve widths in steps of four rows
+//           are learnt by taking them, after two plain calls where the time of one row is not known either.
 // Losses    a ledger of what drafting cost beyond plain decoding may reach a few calls, growing with the logarithm of the tokens:
 //           a drafter that is never right is asked less and less often.
 // Nothing here changes a text. Threads: one at a time.

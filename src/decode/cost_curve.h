@@ -17,6 +17,7 @@ struct CostCurve {
   };
   std::vector<Band> bands;  // context ascending; at least one
   bool measured = false;    // false: modelled, so its steps are not known
+  std::vector<int32_t> seen;  // modelled: widths whose times were measured all the same (the calls that found the ceilings)
 
   // Linear between bands and beyond the last; the first serves everything below it. More than 64 rows: in proportion to 64's.
   // Requires: rows >= 1, at least one band.
