@@ -140,6 +140,7 @@ bool Generation::before_step() {
 void Generation::after_step() {
   if (held_.snapshot == nullptr && held_.snapshot_at > 0 && held_.state->length() == held_.snapshot_at) {
     held_.snapshot = held_.state->fork();
+    if (speculation_ != nullptr) speculation_->catch_up(id_);
     if (held_.drafter != nullptr) held_.drafter_snapshot = held_.drafter->fork();
   }
   if (drawn_ == 0) tell_prefill(held_.state->length());
@@ -152,6 +153,7 @@ Answer Generation::finish() {
   answer.seed = request_.rules.seed;
   answer.warnings.insert(answer.warnings.begin(), request_.warnings.begin(), request_.warnings.end());
   if (speculation_ != nullptr) {
+    speculation_->catch_up(id_);
     for (std::string& w : speculation_->take_warnings(id_)) answer.warnings.push_back(std::move(w));
     answer.speculation = speculation_->close(id_);
   }

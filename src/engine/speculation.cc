@@ -11,6 +11,8 @@ namespace {
 
 constexpr int64_t kWatchedDrafts = 200, kWatchedStreak = 1000;
 constexpr double kDoubtShare = 0.1;
+constexpr size_t kUnreadMax = 64;  // rows
+constexpr uint32_t kDrafterBit = 2;  // of DraftNode::sources: n-grams come first
 
 double now_ms() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -47,15 +49,19 @@ Budget& SharedDrafting::budget(const SpeculationMode& mode) {
   return *budget;
 }
 
-void SharedDrafting::watch(const DraftTree& tree, const Acceptance& kept, uint32_t drafter_bit) {
+void SharedDrafting::watch(const DraftTree& tree, const Acceptance& kept, const Calibration& learnt, const Platt& start) {
   const auto first = std::find_if(tree.nodes.begin(), tree.nodes.end(),
-                                  [&](const DraftNode& n) { return n.parent == kRoot && (n.sources & drafter_bit) != 0; });
+                                  [&](const DraftNode& n) { return n.parent == kRoot && (n.sources & kDrafterBit) != 0; });
   if (first == tree.nodes.end() || doubted_) return;
   const bool agreed = !kept.path.empty() && kept.path[0] == first - tree.nodes.begin();
   streak_ = agreed ? streak_ + 1 : 0;
-  ++watched_;
-  agreed_ += agreed;
-  expected_ += static_cast<double>(first->reach);
+  if (first->sources == kDrafterBit) {
+    ++watched_;
+    agreed_ += agreed;
+    // What the drafter promised before anything was learnt of it: what is learnt would excuse it.
+    const Platt now = learnt.platts()[0];
+    expected_ += static_cast<double>(apply(start, (logit_of(first->reach) - now.b) / now.a));
+  }
   char text[300] = "";
   if (streak_ == kWatchedStreak)
     snprintf(text, sizeof text, "each of the drafter's last %lld first tokens was the model's own: it may read what it should not; check its tap layers",
@@ -102,6 +108,7 @@ void Speculation::follow(SequenceId id, const Sampling& rules, const State& targ
     const std::span<const int32_t> held = target_state.tokens(), read = drafter_state->tokens();
     if (std::equal(held.begin(), held.end(), read.begin(), read.end())) {
       s.drafter_state = drafter_state;
+      s.greedy = rules.greedy();
       s.dspark = std::make_unique<DsparkSource>(shared_.drafter_->head, rules.greedy() ? shared_.greedy_ : shared_.sampled_, rules);
     } else {
       s.warnings.push_back("the drafter has not read all of this text (speculation was off for a part of it), so it does not draft");
@@ -111,7 +118,13 @@ void Speculation::follow(SequenceId id, const Sampling& rules, const State& targ
   sequences_[id] = std::move(s);
 }
 
+void Speculation::catch_up(SequenceId id) {
+  Sequence* const one[] = {&sequences_.at(id)};
+  read_rows(one);
+}
+
 SpeculationReport Speculation::close(SequenceId id) {
+  catch_up(id);
   const SpeculationReport report = report_of(sequences_.at(id).stats, mode_.text());
   sequences_.erase(id);
   return report;
@@ -129,20 +142,45 @@ void Speculation::leave_drafter(Sequence& s, const std::string& why) {
   s.warnings.push_back("the drafter was left out: " + why);
   s.dspark.reset();
   s.drafter_state = nullptr;
+  s.unread.clear();
+  s.unread_features.clear();
   s.use_sources();
+}
+
+// One call for all that have something unread.
+void Speculation::read_rows(std::span<Sequence* const> sequences) {
+  std::vector<DrafterRows> rows;
+  std::vector<Sequence*> reading;
+  for (Sequence* s : sequences) {
+    if (s->drafter_state == nullptr || s->unread.empty()) continue;
+    rows.push_back({s->drafter_state, s->unread, s->unread_features.data()});
+    reading.push_back(s);
+  }
+  if (rows.empty()) return;
+  Status ran;
+  {
+    const std::lock_guard<std::mutex> turn(shared_.model_turns_);
+    ran = run_context(*shared_.drafter_, rows);
+  }
+  for (Sequence* s : reading) {
+    s->unread.clear();
+    s->unread_features.clear();
+    if (!ran.ok()) leave_drafter(*s, ran.message());
+  }
 }
 
 // Whether a block was run.
 bool Speculation::run_drafter(std::span<const DraftAsk> asked) {
-  std::vector<DrafterRows> roots;
   std::vector<Sequence*> drafting;
   for (const DraftAsk& a : asked) {
     Sequence& s = sequences_.at(a.sequence);
-    if (!s.dspark || a.depth_max < 1) continue;
-    roots.push_back({s.drafter_state, a.text.last(1)});
-    drafting.push_back(&s);
+    if (s.dspark && a.depth_max >= 1) drafting.push_back(&s);
   }
-  if (roots.empty()) return false;
+  read_rows(drafting);
+  std::erase_if(drafting, [](const Sequence* s) { return !s->dspark; });
+  if (drafting.empty()) return false;
+  std::vector<DrafterRows> roots;
+  for (const Sequence* s : drafting) roots.push_back({s->drafter_state, asked[s->place].text.last(1)});
   Status ran;
   {
     const std::lock_guard<std::mutex> turn(shared_.model_turns_);
@@ -153,12 +191,12 @@ bool Speculation::run_drafter(std::span<const DraftAsk> asked) {
     return false;
   }
   const size_t depths = static_cast<size_t>(shared_.drafter_->plan.block_size);
-  const std::span<const float> logits(block_out_.logits), hidden(block_out_.taps[0].data);
+  const std::span<const float> logits(block_out_.logits), lse(block_out_.lse), hidden(block_out_.taps[0].data);
   const size_t l = logits.size() / drafting.size(), h = hidden.size() / drafting.size();
   for (size_t i = 0; i < drafting.size(); ++i)
     drafting[i]->dspark->set_block({.depths = static_cast<int32_t>(depths),
                                     .logits = logits.subspan(i * l, l),
-                                    .lse = std::span<const float>(block_out_.lse).subspan(i * depths, depths),
+                                    .lse = lse.subspan(i * depths, depths),
                                     .hidden = hidden.subspan(i * h, h)});
   return true;
 }
@@ -199,24 +237,20 @@ void Speculation::settle(SequenceId id, const DraftTree& tree, const Acceptance&
   s.stats.add(tree, kept, s.names);
   if (tree.nodes.size() != grower_->tree(s.place).nodes.size()) return;  // another tree was verified: nothing to learn
   const std::lock_guard<std::mutex> turn(shared_.turn_);
+  if (s.dspark) shared_.watch(tree, kept, s.greedy ? shared_.greedy_ : shared_.sampled_, s.greedy ? shared_.greedy_start_ : shared_.sampled_start_);
   grower_->learn(s.place, kept);
-  if (s.dspark) shared_.watch(tree, kept, 2u);
 }
 
 void Speculation::keep(std::span<const KeptRows> rows) {
-  std::vector<DrafterRows> read;
-  std::vector<Sequence*> reading;
+  std::vector<Sequence*> full;
+  const size_t width = shared_.drafter_->taps.size() * static_cast<size_t>(shared_.drafter_->plan.model.program.hidden);
   for (const KeptRows& k : rows) {
     Sequence& s = sequences_.at(k.sequence);
-    if (s.drafter_state == nullptr) continue;
-    read.push_back({s.drafter_state, k.tokens, k.features});
-    reading.push_back(&s);
+    s.unread.insert(s.unread.end(), k.tokens.begin(), k.tokens.end());
+    s.unread_features.insert(s.unread_features.end(), k.features, k.features + k.tokens.size() * width);
+    if (s.unread.size() >= kUnreadMax) full.push_back(&s);
   }
-  if (read.empty()) return;
-  const std::lock_guard<std::mutex> turn(shared_.model_turns_);
-  const Status ran = run_context(*shared_.drafter_, read);
-  if (ran.ok()) return;
-  for (Sequence* s : reading) leave_drafter(*s, ran.message());
+  read_rows(full);
 }
 
 void Speculation::observe(const StepReport& report) {
@@ -261,7 +295,9 @@ Result<CostCurve> measure_ceilings(Model& model, uint64_t weight_bytes) {
   c.rows_per_ms = wide / std::max(many, one);
   for (const StateDecl& s : model.program().states)
     if (s.kind == StateDecl::Kind::kv) c.position_bytes += 4.0 * s.n_kv_heads * s.head_dim;
-  return modelled_curve(c);
+  CostCurve curve = modelled_curve(c);
+  curve.seen = {1, wide};
+  return curve;
 }
 
 CostCurve linear_curve() { return modelled_curve({.weight_bytes = 1, .bytes_per_ms = 1, .rows_per_ms = 1}); }
