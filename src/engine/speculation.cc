@@ -95,8 +95,13 @@ bool Speculation::reads_taps(SequenceId id) const {
 }
 
 void Speculation::Sequence::use_sources() {
-  sources.assign(1, ngram.get());
-  if (dspark) sources.push_back(dspark.get());
+  std::vector<DraftSource*> list = {ngram.get()};
+  if (dspark) list.push_back(dspark.get());
+  use_sources(std::move(list));
+}
+
+void Speculation::Sequence::use_sources(std::vector<DraftSource*> list) {
+  sources = std::move(list);
   names.clear();
   for (const DraftSource* s : sources) names.push_back(s->name());
 }
