@@ -94,6 +94,10 @@ bool Speculation::reads_taps(SequenceId id) const {
   return at != sequences_.end() && at->second.drafter_state != nullptr;
 }
 
+void Speculation::Sequence::warn(std::string sentence) {
+  if (std::find(warnings.begin(), warnings.end(), sentence) == warnings.end()) warnings.push_back(std::move(sentence));
+}
+
 void Speculation::Sequence::use_sources() {
   sources.assign(1, ngram.get());
   if (dspark) sources.push_back(dspark.get());
@@ -111,7 +115,7 @@ void Speculation::follow(SequenceId id, const Sampling& rules, const State& targ
       s.greedy = rules.greedy();
       s.dspark = std::make_unique<DsparkSource>(shared_.drafter_->head, rules.greedy() ? shared_.greedy_ : shared_.sampled_, rules);
     } else {
-      s.warnings.push_back("the drafter has not read all of this text (speculation was off for a part of it), so it does not draft");
+      s.warn("the drafter has not read all of this text (speculation was off for a part of it), so it does not draft");
     }
   }
   s.use_sources();
@@ -139,7 +143,7 @@ std::vector<std::string> Speculation::take_warnings(SequenceId id) {
 }
 
 void Speculation::leave_drafter(Sequence& s, const std::string& why) {
-  s.warnings.push_back("the drafter was left out: " + why);
+  s.warn("the drafter was left out: " + why);
   s.dspark.reset();
   s.drafter_state = nullptr;
   s.unread.clear();
@@ -267,9 +271,11 @@ void Speculation::observe(const StepReport& report) {
     total.commit += share * cycle_.commit_ms;
     total.host += share * cycle_.host_ms;
   }
+  for (const SequenceId id : asked_)
+    if (!report.drafts_failure.empty()) sequences_.at(id).warn("a call with drafted tokens failed, and was run without them: " + report.drafts_failure);
   asked_.clear();
   grower_.reset();
-  if (report.drafts_failed) return;  // two calls: no time of one
+  if (!report.drafts_failure.empty()) return;  // two calls: no time of one
   const std::lock_guard<std::mutex> turn(shared_.turn_);
   shared_.budget(mode_).observe(cycle_);
 }

@@ -82,6 +82,7 @@ class Speculation final : public Drafting {
     std::vector<std::string> warnings;
     size_t place = 0;  // in the current cycle
     void use_sources();
+    void warn(std::string sentence);  // once
   };
   bool run_drafter(std::span<const DraftAsk> asked);
   void read_rows(std::span<Sequence* const> sequences);
