@@ -160,17 +160,22 @@ void Speculation::read_rows(std::span<Sequence* const> sequences) {
     rows.push_back({s->drafter_state, s->unread, s->unread_features.data()});
     reading.push_back(s);
   }
+  read_rows(rows, reading);
+  for (Sequence* s : reading) {
+    s->unread.clear();
+    s->unread_features.clear();
+  }
+}
+
+void Speculation::read_rows(std::span<const DrafterRows> rows, std::span<Sequence* const> reading) {
   if (rows.empty()) return;
   Status ran;
   {
     const std::lock_guard<std::mutex> turn(shared_.model_turns_);
     ran = run_context(*shared_.drafter_, rows);
   }
-  for (Sequence* s : reading) {
-    s->unread.clear();
-    s->unread_features.clear();
-    if (!ran.ok()) leave_drafter(*s, ran.message());
-  }
+  if (ran.ok()) return;
+  for (Sequence* s : reading) leave_drafter(*s, ran.message());
 }
 
 // Whether a block was run.
@@ -246,15 +251,25 @@ void Speculation::settle(SequenceId id, const DraftTree& tree, const Acceptance&
 }
 
 void Speculation::keep(std::span<const KeptRows> rows) {
-  std::vector<Sequence*> full;
+  std::vector<DrafterRows> many;
+  std::vector<Sequence*> reading;
   const size_t width = shared_.drafter_->taps.size() * static_cast<size_t>(shared_.drafter_->plan.model.program.hidden);
   for (const KeptRows& k : rows) {
     Sequence& s = sequences_.at(k.sequence);
-    s.unread.insert(s.unread.end(), k.tokens.begin(), k.tokens.end());
-    s.unread_features.insert(s.unread_features.end(), k.features, k.features + k.tokens.size() * width);
-    if (s.unread.size() >= kUnreadMax) full.push_back(&s);
+    const bool direct = s.unread.empty() && k.tokens.size() >= kUnreadMax;  // a chunk of prompt: read where it lies
+    if (!direct) {
+      s.unread.insert(s.unread.end(), k.tokens.begin(), k.tokens.end());
+      s.unread_features.insert(s.unread_features.end(), k.features, k.features + k.tokens.size() * width);
+    }
+    if (!direct && s.unread.size() < kUnreadMax) continue;
+    many.push_back(direct ? DrafterRows{s.drafter_state, k.tokens, k.features} : DrafterRows{s.drafter_state, s.unread, s.unread_features.data()});
+    reading.push_back(&s);
   }
-  read_rows(full);
+  read_rows(many, reading);
+  for (Sequence* s : reading) {
+    s->unread.clear();
+    s->unread_features.clear();
+  }
 }
 
 void Speculation::observe(const StepReport& report) {

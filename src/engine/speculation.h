@@ -86,6 +86,7 @@ class Speculation final : public Drafting {
   };
   bool run_drafter(std::span<const DraftAsk> asked);
   void read_rows(std::span<Sequence* const> sequences);
+  void read_rows(std::span<const DrafterRows> rows, std::span<Sequence* const> reading);
   void leave_drafter(Sequence& s, const std::string& why);
 
   SharedDrafting& shared_;
