@@ -11,7 +11,8 @@ namespace {
 
 constexpr int64_t kWatchedDrafts = 200, kWatchedStreak = 1000;
 constexpr double kDoubtShare = 0.1;
-constexpr size_t kUnreadMax = 64;  // rows
+constexpr size_t kUnreadMax = 512;  // rows: 20 MB at five taps of 2,048
+constexpr size_t kDirectMin = 64;
 constexpr uint32_t kDrafterBit = 2;  // of DraftNode::sources: n-grams come first
 
 double now_ms() {
@@ -128,7 +129,6 @@ void Speculation::catch_up(SequenceId id) {
 }
 
 SpeculationReport Speculation::close(SequenceId id) {
-  catch_up(id);
   const SpeculationReport report = report_of(sequences_.at(id).stats, mode_.text());
   sequences_.erase(id);
   return report;
@@ -256,7 +256,7 @@ void Speculation::keep(std::span<const KeptRows> rows) {
   const size_t width = shared_.drafter_->taps.size() * static_cast<size_t>(shared_.drafter_->plan.model.program.hidden);
   for (const KeptRows& k : rows) {
     Sequence& s = sequences_.at(k.sequence);
-    const bool direct = s.unread.empty() && k.tokens.size() >= kUnreadMax;  // a chunk of prompt: read where it lies
+    const bool direct = s.unread.empty() && k.tokens.size() >= kDirectMin;  // a chunk of prompt: read where it lies
     if (!direct) {
       s.unread.insert(s.unread.end(), k.tokens.begin(), k.tokens.end());
       s.unread_features.insert(s.unread_features.end(), k.features, k.features + k.tokens.size() * width);

@@ -55,7 +55,7 @@ class Speculation final : public Drafting {
   void follow(SequenceId id, const Sampling& rules, const State& target_state, State* drafter_state);
   // Rows that the drafter has not read yet are read: its state holds what the target's does.
   void catch_up(SequenceId id);
-  // What was done for a sequence, and it is forgotten; caught up before.
+  // What was done for a sequence, and it is forgotten. A drafter's state that is used again has to be caught up before.
   SpeculationReport close(SequenceId id);
   std::vector<std::string> take_warnings(SequenceId id);
 
