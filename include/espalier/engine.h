@@ -42,7 +42,7 @@ struct EngineInfo {
   std::string model;
   std::string family;
   std::string unit;     // "cpu"
-  std::string kernels;  // "portable" | "avx2" | "avx_vnni" | "avx512_vnni" | "neon_dotprod"
+  std::string kernels;  // "portable" | "avx2" | "avx_vnni" | "avx512_vnni" | "amx_int8" | "neon_dotprod"
   std::string weights;  // the form that the matrices have
   std::string kv;
   std::string drafter;  // its path; empty without one

@@ -96,7 +96,9 @@ Generation::Generation(Engine::Impl& engine, const PreparedRequest& request, Gen
 Generation::~Generation() {
   if (id_ < 0) return;
   decoder_.close(id_);
-  if (speculation_ != nullptr && speculation_->follows(id_)) speculation_->close(id_);
+  if (speculation_ == nullptr || !speculation_->follows(id_)) return;
+  if (held_.goes_on) speculation_->catch_up(id_);
+  speculation_->close(id_);
 }
 
 Result<std::unique_ptr<Generation>> Generation::open(Engine::Impl& engine, const PreparedRequest& request, GenerationState& held,
@@ -140,6 +142,7 @@ bool Generation::before_step() {
 void Generation::after_step() {
   if (held_.snapshot == nullptr && held_.snapshot_at > 0 && held_.state->length() == held_.snapshot_at) {
     held_.snapshot = held_.state->fork();
+    if (speculation_ != nullptr) speculation_->catch_up(id_);
     if (held_.drafter != nullptr) held_.drafter_snapshot = held_.drafter->fork();
   }
   if (drawn_ == 0) tell_prefill(held_.state->length());
@@ -152,6 +155,7 @@ Answer Generation::finish() {
   answer.seed = request_.rules.seed;
   answer.warnings.insert(answer.warnings.begin(), request_.warnings.begin(), request_.warnings.end());
   if (speculation_ != nullptr) {
+    if (held_.goes_on) speculation_->catch_up(id_);
     for (std::string& w : speculation_->take_warnings(id_)) answer.warnings.push_back(std::move(w));
     answer.speculation = speculation_->close(id_);
   }

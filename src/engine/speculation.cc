@@ -11,6 +11,9 @@ namespace {
 
 constexpr int64_t kWatchedDrafts = 200, kWatchedStreak = 1000;
 constexpr double kDoubtShare = 0.1;
+constexpr size_t kUnreadMax = 512;  // rows: 20 MB at five taps of 2,048
+constexpr size_t kDirectMin = 64;
+constexpr uint32_t kDrafterBit = 2;  // of DraftNode::sources: n-grams come first
 
 double now_ms() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -47,15 +50,19 @@ Budget& SharedDrafting::budget(const SpeculationMode& mode) {
   return *budget;
 }
 
-void SharedDrafting::watch(const DraftTree& tree, const Acceptance& kept, uint32_t drafter_bit) {
+void SharedDrafting::watch(const DraftTree& tree, const Acceptance& kept, const Calibration& learnt, const Platt& start) {
   const auto first = std::find_if(tree.nodes.begin(), tree.nodes.end(),
-                                  [&](const DraftNode& n) { return n.parent == kRoot && (n.sources & drafter_bit) != 0; });
+                                  [&](const DraftNode& n) { return n.parent == kRoot && (n.sources & kDrafterBit) != 0; });
   if (first == tree.nodes.end() || doubted_) return;
   const bool agreed = !kept.path.empty() && kept.path[0] == first - tree.nodes.begin();
   streak_ = agreed ? streak_ + 1 : 0;
-  ++watched_;
-  agreed_ += agreed;
-  expected_ += static_cast<double>(first->reach);
+  if (first->sources == kDrafterBit) {
+    ++watched_;
+    agreed_ += agreed;
+    // What the drafter promised before anything was learnt of it: what is learnt would excuse it.
+    const Platt now = learnt.platts()[0];
+    expected_ += static_cast<double>(apply(start, (logit_of(first->reach) - now.b) / now.a));
+  }
   char text[300] = "";
   if (streak_ == kWatchedStreak)
     snprintf(text, sizeof text, "each of the drafter's last %lld first tokens was the model's own: it may read what it should not; check its tap layers",
@@ -88,6 +95,10 @@ bool Speculation::reads_taps(SequenceId id) const {
   return at != sequences_.end() && at->second.drafter_state != nullptr;
 }
 
+void Speculation::Sequence::warn(std::string sentence) {
+  if (std::find(warnings.begin(), warnings.end(), sentence) == warnings.end()) warnings.push_back(std::move(sentence));
+}
+
 void Speculation::Sequence::use_sources() {
   sources.assign(1, ngram.get());
   if (dspark) sources.push_back(dspark.get());
@@ -102,13 +113,19 @@ void Speculation::follow(SequenceId id, const Sampling& rules, const State& targ
     const std::span<const int32_t> held = target_state.tokens(), read = drafter_state->tokens();
     if (std::equal(held.begin(), held.end(), read.begin(), read.end())) {
       s.drafter_state = drafter_state;
+      s.greedy = rules.greedy();
       s.dspark = std::make_unique<DsparkSource>(shared_.drafter_->head, rules.greedy() ? shared_.greedy_ : shared_.sampled_, rules);
     } else {
-      s.warnings.push_back("the drafter has not read all of this text (speculation was off for a part of it), so it does not draft");
+      s.warn("the drafter has not read all of this text (speculation was off for a part of it), so it does not draft");
     }
   }
   s.use_sources();
   sequences_[id] = std::move(s);
+}
+
+void Speculation::catch_up(SequenceId id) {
+  Sequence* const one[] = {&sequences_.at(id)};
+  read_rows(one);
 }
 
 SpeculationReport Speculation::close(SequenceId id) {
@@ -126,23 +143,53 @@ std::vector<std::string> Speculation::take_warnings(SequenceId id) {
 }
 
 void Speculation::leave_drafter(Sequence& s, const std::string& why) {
-  s.warnings.push_back("the drafter was left out: " + why);
+  s.warn("the drafter was left out: " + why);
   s.dspark.reset();
   s.drafter_state = nullptr;
+  s.unread.clear();
+  s.unread_features.clear();
   s.use_sources();
+}
+
+// One call for all that have something unread.
+void Speculation::read_rows(std::span<Sequence* const> sequences) {
+  std::vector<DrafterRows> rows;
+  std::vector<Sequence*> reading;
+  for (Sequence* s : sequences) {
+    if (s->drafter_state == nullptr || s->unread.empty()) continue;
+    rows.push_back({s->drafter_state, s->unread, s->unread_features.data()});
+    reading.push_back(s);
+  }
+  read_rows(rows, reading);
+  for (Sequence* s : reading) {
+    s->unread.clear();
+    s->unread_features.clear();
+  }
+}
+
+void Speculation::read_rows(std::span<const DrafterRows> rows, std::span<Sequence* const> reading) {
+  if (rows.empty()) return;
+  Status ran;
+  {
+    const std::lock_guard<std::mutex> turn(shared_.model_turns_);
+    ran = run_context(*shared_.drafter_, rows);
+  }
+  if (ran.ok()) return;
+  for (Sequence* s : reading) leave_drafter(*s, ran.message());
 }
 
 // Whether a block was run.
 bool Speculation::run_drafter(std::span<const DraftAsk> asked) {
-  std::vector<DrafterRows> roots;
   std::vector<Sequence*> drafting;
   for (const DraftAsk& a : asked) {
     Sequence& s = sequences_.at(a.sequence);
-    if (!s.dspark || a.depth_max < 1) continue;
-    roots.push_back({s.drafter_state, a.text.last(1)});
-    drafting.push_back(&s);
+    if (s.dspark && a.depth_max >= 1) drafting.push_back(&s);
   }
-  if (roots.empty()) return false;
+  read_rows(drafting);
+  std::erase_if(drafting, [](const Sequence* s) { return !s->dspark; });
+  if (drafting.empty()) return false;
+  std::vector<DrafterRows> roots;
+  for (const Sequence* s : drafting) roots.push_back({s->drafter_state, asked[s->place].text.last(1)});
   Status ran;
   {
     const std::lock_guard<std::mutex> turn(shared_.model_turns_);
@@ -153,12 +200,12 @@ bool Speculation::run_drafter(std::span<const DraftAsk> asked) {
     return false;
   }
   const size_t depths = static_cast<size_t>(shared_.drafter_->plan.block_size);
-  const std::span<const float> logits(block_out_.logits), hidden(block_out_.taps[0].data);
+  const std::span<const float> logits(block_out_.logits), lse(block_out_.lse), hidden(block_out_.taps[0].data);
   const size_t l = logits.size() / drafting.size(), h = hidden.size() / drafting.size();
   for (size_t i = 0; i < drafting.size(); ++i)
     drafting[i]->dspark->set_block({.depths = static_cast<int32_t>(depths),
                                     .logits = logits.subspan(i * l, l),
-                                    .lse = std::span<const float>(block_out_.lse).subspan(i * depths, depths),
+                                    .lse = lse.subspan(i * depths, depths),
                                     .hidden = hidden.subspan(i * h, h)});
   return true;
 }
@@ -199,24 +246,30 @@ void Speculation::settle(SequenceId id, const DraftTree& tree, const Acceptance&
   s.stats.add(tree, kept, s.names);
   if (tree.nodes.size() != grower_->tree(s.place).nodes.size()) return;  // another tree was verified: nothing to learn
   const std::lock_guard<std::mutex> turn(shared_.turn_);
+  if (s.dspark) shared_.watch(tree, kept, s.greedy ? shared_.greedy_ : shared_.sampled_, s.greedy ? shared_.greedy_start_ : shared_.sampled_start_);
   grower_->learn(s.place, kept);
-  if (s.dspark) shared_.watch(tree, kept, 2u);
 }
 
 void Speculation::keep(std::span<const KeptRows> rows) {
-  std::vector<DrafterRows> read;
+  std::vector<DrafterRows> many;
   std::vector<Sequence*> reading;
+  const size_t width = shared_.drafter_->taps.size() * static_cast<size_t>(shared_.drafter_->plan.model.program.hidden);
   for (const KeptRows& k : rows) {
     Sequence& s = sequences_.at(k.sequence);
-    if (s.drafter_state == nullptr) continue;
-    read.push_back({s.drafter_state, k.tokens, k.features});
+    const bool direct = s.unread.empty() && k.tokens.size() >= kDirectMin;  // a chunk of prompt: read where it lies
+    if (!direct) {
+      s.unread.insert(s.unread.end(), k.tokens.begin(), k.tokens.end());
+      s.unread_features.insert(s.unread_features.end(), k.features, k.features + k.tokens.size() * width);
+    }
+    if (!direct && s.unread.size() < kUnreadMax) continue;
+    many.push_back(direct ? DrafterRows{s.drafter_state, k.tokens, k.features} : DrafterRows{s.drafter_state, s.unread, s.unread_features.data()});
     reading.push_back(&s);
   }
-  if (read.empty()) return;
-  const std::lock_guard<std::mutex> turn(shared_.model_turns_);
-  const Status ran = run_context(*shared_.drafter_, read);
-  if (ran.ok()) return;
-  for (Sequence* s : reading) leave_drafter(*s, ran.message());
+  read_rows(many, reading);
+  for (Sequence* s : reading) {
+    s->unread.clear();
+    s->unread_features.clear();
+  }
 }
 
 void Speculation::observe(const StepReport& report) {
@@ -233,9 +286,11 @@ void Speculation::observe(const StepReport& report) {
     total.commit += share * cycle_.commit_ms;
     total.host += share * cycle_.host_ms;
   }
+  for (const SequenceId id : asked_)
+    if (!report.drafts_failure.empty()) sequences_.at(id).warn("a call with drafted tokens failed, and was run without them: " + report.drafts_failure);
   asked_.clear();
   grower_.reset();
-  if (report.drafts_failed) return;  // two calls: no time of one
+  if (!report.drafts_failure.empty()) return;  // two calls: no time of one
   const std::lock_guard<std::mutex> turn(shared_.turn_);
   shared_.budget(mode_).observe(cycle_);
 }
@@ -261,7 +316,9 @@ Result<CostCurve> measure_ceilings(Model& model, uint64_t weight_bytes) {
   c.rows_per_ms = wide / std::max(many, one);
   for (const StateDecl& s : model.program().states)
     if (s.kind == StateDecl::Kind::kv) c.position_bytes += 4.0 * s.n_kv_heads * s.head_dim;
-  return modelled_curve(c);
+  CostCurve curve = modelled_curve(c);
+  curve.seen = {1, wide};
+  return curve;
 }
 
 CostCurve linear_curve() { return modelled_curve({.weight_bytes = 1, .bytes_per_ms = 1, .rows_per_ms = 1}); }

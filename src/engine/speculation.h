@@ -28,13 +28,14 @@ class SharedDrafting {
  private:
   friend class Speculation;
   Budget& budget(const SpeculationMode& mode);
-  void watch(const DraftTree& tree, const Acceptance& kept, uint32_t drafter_bit);
+  void watch(const DraftTree& tree, const Acceptance& kept, const Calibration& learnt, const Platt& start);
 
   std::unique_ptr<Drafter> drafter_;
   CostCurve curve_;
   std::mutex& model_turns_;
   std::mutex turn_;  // of everything here; taken before model_turns_
   Calibration ngram_, greedy_, sampled_;
+  Platt greedy_start_, sampled_start_;  // of depth 1
   std::map<std::string, std::unique_ptr<Budget>> budgets_;  // by the mode's text
   // The drafter's first proposal of each cycle: everything right, or next to nothing, cannot be.
   int64_t watched_ = 0, agreed_ = 0, streak_ = 0;
@@ -52,7 +53,9 @@ class Speculation final : public Drafting {
   // A sequence that was opened in the decoder. `drafter_state` is borrowed and may be null: n-grams alone. It must hold the
   // tokens that the target's state holds; one that doesn't is left out with a warning.
   void follow(SequenceId id, const Sampling& rules, const State& target_state, State* drafter_state);
-  // What was done for a sequence, and it is forgotten.
+  // Rows that the drafter has not read yet are read: its state holds what the target's does.
+  void catch_up(SequenceId id);
+  // What was done for a sequence, and it is forgotten. A drafter's state that is used again has to be caught up before.
   SpeculationReport close(SequenceId id);
   std::vector<std::string> take_warnings(SequenceId id);
 
@@ -69,14 +72,21 @@ class Speculation final : public Drafting {
     std::unique_ptr<NgramSource> ngram;
     std::unique_ptr<DsparkSource> dspark;  // null without a drafter's state
     State* drafter_state = nullptr;
+    bool greedy = false;
+    // Kept rows that the drafter has still to read: it reads many as fast as one, and none before it drafts.
+    std::vector<int32_t> unread;
+    std::vector<float> unread_features;
     std::vector<DraftSource*> sources;
     std::vector<std::string_view> names;
     SpeculationStats stats;
     std::vector<std::string> warnings;
     size_t place = 0;  // in the current cycle
     void use_sources();
+    void warn(std::string sentence);  // once
   };
   bool run_drafter(std::span<const DraftAsk> asked);
+  void read_rows(std::span<Sequence* const> sequences);
+  void read_rows(std::span<const DrafterRows> rows, std::span<Sequence* const> reading);
   void leave_drafter(Sequence& s, const std::string& why);
 
   SharedDrafting& shared_;

@@ -33,8 +33,8 @@ constexpr uint32_t kChunkInputsMax = 4096;
 
 std::span<const Variant<LinearFn>> linear_variants() { return kVariants; }
 
-uint32_t LinearPlan::tile_rows(uint32_t n_rows) const {
-  if (row_major_min != 0 && n_rows >= row_major_min) return 1;
+uint32_t LinearPlan::tile_rows(uint32_t n_rows, const PackedForm& form) const {
+  if (row_major_min != 0 && n_rows >= row_major_min && form.cols >= row_major_cols_min) return 1;
   return n_rows <= narrow_rows_max ? tile_rows_narrow : tile_rows_wide;
 }
 
@@ -42,7 +42,10 @@ LinearPlan default_linear_plan(Isa isa) {
   LinearPlan plan;
   if (isa == Isa::avx2) plan.tile_rows_narrow = plan.tile_rows_wide = 8;
   if (isa == Isa::neon_dotprod) plan.tile_rows_narrow = plan.tile_rows_wide = 8;
-  if (isa == Isa::amx_int8) plan.row_major_min = 13;  // below, tiles of 16 rows are mostly air
+  if (isa == Isa::amx_int8) {
+    plan.row_major_min = 13;          // below, tiles of 16 rows are mostly air
+    plan.row_major_cols_min = 1024;  // with few groups a panel is over before steps overlap
+  }
   return plan;
 }
 

@@ -29,10 +29,11 @@ struct LinearPlan {
   uint32_t tile_rows_wide = 6;
   uint32_t chunk_inputs_narrow = 256;  // inputs of a panel that are served to all tiles before the next ones: L1
   uint32_t chunk_inputs_wide = 256;
-  uint32_t row_major_min = 0;  // from this width on rows lie one by one, as tile registers read them (0: never)
+  uint32_t row_major_min = 0;        // from this width on rows lie one by one, as tile registers read them (0: never),
+  uint32_t row_major_cols_min = 0;  // where the matrix has so many inputs
   uint32_t unpack_rows_min = 13;  // int4: from this width on a chunk is unpacked once to bytes (0: never)
 
-  uint32_t tile_rows(uint32_t n_rows) const;  // of the two, by width
+  uint32_t tile_rows(uint32_t n_rows, const PackedForm& form) const;  // 1, or one of the two, by width
 };
 LinearPlan default_linear_plan(Isa isa);
 // True if every number is one that the kernels accept.
@@ -40,7 +41,7 @@ bool valid(const LinearPlan& plan);
 
 struct LinearArgs {
   const PackedMatrix* weights;
-  const QuantizedRows* rows;        // n_tiles made with plan->tile_rows(n_rows), or any other with at most 8 rows a tile
+  const QuantizedRows* rows;        // n_tiles made with plan->tile_rows(n_rows, form), or any other with at most 8 rows a tile
   uint32_t panel_begin, panel_end;  // panels of this call: outputs [64 * begin, min(64 * end, rows))
   float* dst;                       // (n_rows, rows)
   size_t dst_stride;                // floats

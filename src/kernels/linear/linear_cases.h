@@ -121,7 +121,7 @@ struct Aligned {
 struct Quantized {
   Quantized(const Case& c, Isa isa, const float* x)
       : memory(quantized_bytes(c.n_rows, c.form.cols, c.form.group)),
-        rows(quantized_view(memory.memory.get(), c.n_rows, c.form, c.plan.tile_rows(c.n_rows))) {
+        rows(quantized_view(memory.memory.get(), c.n_rows, c.form, c.plan.tile_rows(c.n_rows, c.form))) {
     const QuantizeFn quantize = pick(quantize_variants(), isa);
     const uint32_t half = c.n_rows / 2;
     quantize({x, c.form.cols, &rows, half, c.n_rows});
@@ -165,6 +165,7 @@ void for_each_case(uint32_t stride, const Visit& visit) {
     c.plan = default_linear_plan(static_cast<Isa>(i % 4));
     c.plan.tile_rows_narrow = 1 + i % 8;
     c.plan.row_major_min = i % 2 == 0 ? 2 : 0;
+    c.plan.row_major_cols_min = 0;
     c.plan.chunk_inputs_narrow = kChunks[i / 3 % 4];
     c.plan.unpack_rows_min = i % 3 == 0 ? 1 : 65;
     c.panel_split = 1 + i % 3;

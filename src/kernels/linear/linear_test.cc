@@ -16,7 +16,7 @@ using cases::Case;
 std::string describe(const Case& c) {
   return form_name(c.form) + " " + std::to_string(c.form.rows) + " x " + std::to_string(c.form.cols) + ", " +
          std::to_string(c.n_rows) + " rows, kind " + std::to_string(static_cast<int>(c.kind)) + ", tiles of " +
-         std::to_string(c.plan.tile_rows(c.n_rows)) + ", seed " + std::to_string(c.seed);
+         std::to_string(c.plan.tile_rows(c.n_rows, c.form)) + ", seed " + std::to_string(c.seed);
 }
 
 size_t differing(const std::vector<float>& a, const std::vector<float>& b) {

@@ -43,7 +43,7 @@ struct QuantizedRows {
 
 // Bytes that a view needs. n_rows may be 0. All tiles lie in one block: tiles on separate pages share cache sets.
 size_t quantized_bytes(uint32_t n_rows, uint32_t cols, uint32_t group);
-// Lays a view over memory (64-byte aligned, quantized_bytes). `tile_rows`: most rows of a tile, LinearPlan::tile_rows().
+// Lays a view over memory (64-byte aligned, quantized_bytes). `tile_rows`: most rows of a tile, LinearPlan::tile_rows.
 QuantizedRows quantized_view(void* memory, uint32_t n_rows, const PackedForm& weights, uint32_t tile_rows);
 
 struct QuantizeArgs {

@@ -75,7 +75,7 @@ void CallRunner::quantise_block(const Op& op, size_t block) {
   float* copy = m_.scratch_.head_sets.floats();
   for (uint32_t i = 0; i < n; ++i) std::memcpy(copy + i * size_t{form.cols}, row(op.in[0], rows[i]), form.cols * sizeof(float));
   std::byte* memory = m_.scratch_.head_sets.bytes() + (n * size_t{form.cols} * sizeof(float) + 63) / 64 * 64;
-  head_rows_ = quantized_view(memory, n, form, m_.linear_plan_.tile_rows(n));
+  head_rows_ = quantized_view(memory, n, form, m_.linear_plan_.tile_rows(n, form));
   m_.kernels_.quantize({copy, form.cols, &head_rows_, 0, n});
 }
 

@@ -75,7 +75,6 @@ Status CallRunner::reserve() {
   for (size_t i = 0; i < schedule_.memory.slot_width.size(); ++i)
     ESPALIER_TRY(grow(s.slots[i], n_rows() * static_cast<size_t>(schedule_.memory.slot_width[i]) * sizeof(float)));
   // Sets of one linear phase live together; those of different phases share memory.
-  const uint32_t tile_rows = m_.linear_plan_.tile_rows(n_rows());
   sets_.resize(schedule_.sets.size());
   for (const Phase& phase : schedule_.phases) {
     std::vector<int32_t> used;
@@ -91,7 +90,8 @@ Status CallRunner::reserve() {
     std::vector<int32_t> used;
     for (const LinearJob& job : phase.linears) {
       if (std::find(used.begin(), used.end(), job.set) != used.end()) continue;
-      sets_[static_cast<size_t>(job.set)] = quantized_view(s.sets[used.size()].bytes(), n_rows(), schedule_.sets[static_cast<size_t>(job.set)].form, tile_rows);
+      const PackedForm& form = schedule_.sets[static_cast<size_t>(job.set)].form;
+      sets_[static_cast<size_t>(job.set)] = quantized_view(s.sets[used.size()].bytes(), n_rows(), form, m_.linear_plan_.tile_rows(n_rows(), form));
       used.push_back(job.set);
     }
   }
