@@ -146,9 +146,9 @@ Result<StepReport> Decoder::step(int32_t prompt_rows_max, int32_t stop_at, Seque
   auto stats = run_rows();
   if (!stats.ok() && report.drafted_rows > 0) {
     // A row that the text itself never reaches may not end it (a logit there that is not finite).
+    report.drafts_failure = stats.status().message();
     for (auto& [id, s] : sequences_) s.tree.nodes.clear();
     gather(scope, report);
-    report.drafts_failed = true;
     stats = run_rows();
   }
   if (!stats.ok()) return std::move(stats).status();

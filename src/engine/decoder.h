@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/top_entry.h"
@@ -45,7 +46,7 @@ struct StepReport {
   CallStats call;
   int32_t prompt_rows = 0;   // rows of the call that were not a sequence's newest token
   int32_t drafted_rows = 0;  // rows of the call that were a drafted token
-  bool drafts_failed = false;  // the call failed with its trees and was run without them
+  std::string drafts_failure;  // why the call failed with its trees, and was run without them; empty: it did not
   int64_t draft_ns = 0;      // growing trees
   int64_t commit_ns = 0;     // commits, and what the drafter reads of them
   int64_t step_ns = 0;       // all of it

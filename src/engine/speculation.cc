@@ -11,7 +11,8 @@ namespace {
 
 constexpr int64_t kWatchedDrafts = 200, kWatchedStreak = 1000;
 constexpr double kDoubtShare = 0.1;
-constexpr size_t kUnreadMax = 64;  // rows
+constexpr size_t kUnreadMax = 512;  // rows: 20 MB at five taps of 2,048
+constexpr size_t kDirectMin = 64;
 constexpr uint32_t kDrafterBit = 2;  // of DraftNode::sources: n-grams come first
 
 double now_ms() {
@@ -94,6 +95,10 @@ bool Speculation::reads_taps(SequenceId id) const {
   return at != sequences_.end() && at->second.drafter_state != nullptr;
 }
 
+void Speculation::Sequence::warn(std::string sentence) {
+  if (std::find(warnings.begin(), warnings.end(), sentence) == warnings.end()) warnings.push_back(std::move(sentence));
+}
+
 void Speculation::Sequence::use_sources() {
   std::vector<DraftSource*> list = {ngram.get()};
   if (dspark) list.push_back(dspark.get());
@@ -116,7 +121,7 @@ void Speculation::follow(SequenceId id, const Sampling& rules, const State& targ
       s.greedy = rules.greedy();
       s.dspark = std::make_unique<DsparkSource>(shared_.drafter_->head, rules.greedy() ? shared_.greedy_ : shared_.sampled_, rules);
     } else {
-      s.warnings.push_back("the drafter has not read all of this text (speculation was off for a part of it), so it does not draft");
+      s.warn("the drafter has not read all of this text (speculation was off for a part of it), so it does not draft");
     }
   }
   s.use_sources();
@@ -129,7 +134,6 @@ void Speculation::catch_up(SequenceId id) {
 }
 
 SpeculationReport Speculation::close(SequenceId id) {
-  catch_up(id);
   const SpeculationReport report = report_of(sequences_.at(id).stats, mode_.text());
   sequences_.erase(id);
   return report;
@@ -144,7 +148,7 @@ std::vector<std::string> Speculation::take_warnings(SequenceId id) {
 }
 
 void Speculation::leave_drafter(Sequence& s, const std::string& why) {
-  s.warnings.push_back("the drafter was left out: " + why);
+  s.warn("the drafter was left out: " + why);
   s.dspark.reset();
   s.drafter_state = nullptr;
   s.unread.clear();
@@ -161,17 +165,22 @@ void Speculation::read_rows(std::span<Sequence* const> sequences) {
     rows.push_back({s->drafter_state, s->unread, s->unread_features.data()});
     reading.push_back(s);
   }
+  read_rows(rows, reading);
+  for (Sequence* s : reading) {
+    s->unread.clear();
+    s->unread_features.clear();
+  }
+}
+
+void Speculation::read_rows(std::span<const DrafterRows> rows, std::span<Sequence* const> reading) {
   if (rows.empty()) return;
   Status ran;
   {
     const std::lock_guard<std::mutex> turn(shared_.model_turns_);
     ran = run_context(*shared_.drafter_, rows);
   }
-  for (Sequence* s : reading) {
-    s->unread.clear();
-    s->unread_features.clear();
-    if (!ran.ok()) leave_drafter(*s, ran.message());
-  }
+  if (ran.ok()) return;
+  for (Sequence* s : reading) leave_drafter(*s, ran.message());
 }
 
 // Whether a block was run.
@@ -247,15 +256,25 @@ void Speculation::settle(SequenceId id, const DraftTree& tree, const Acceptance&
 }
 
 void Speculation::keep(std::span<const KeptRows> rows) {
-  std::vector<Sequence*> full;
+  std::vector<DrafterRows> many;
+  std::vector<Sequence*> reading;
   const size_t width = shared_.drafter_->taps.size() * static_cast<size_t>(shared_.drafter_->plan.model.program.hidden);
   for (const KeptRows& k : rows) {
     Sequence& s = sequences_.at(k.sequence);
-    s.unread.insert(s.unread.end(), k.tokens.begin(), k.tokens.end());
-    s.unread_features.insert(s.unread_features.end(), k.features, k.features + k.tokens.size() * width);
-    if (s.unread.size() >= kUnreadMax) full.push_back(&s);
+    const bool direct = s.unread.empty() && k.tokens.size() >= kDirectMin;  // a chunk of prompt: read where it lies
+    if (!direct) {
+      s.unread.insert(s.unread.end(), k.tokens.begin(), k.tokens.end());
+      s.unread_features.insert(s.unread_features.end(), k.features, k.features + k.tokens.size() * width);
+    }
+    if (!direct && s.unread.size() < kUnreadMax) continue;
+    many.push_back(direct ? DrafterRows{s.drafter_state, k.tokens, k.features} : DrafterRows{s.drafter_state, s.unread, s.unread_features.data()});
+    reading.push_back(&s);
   }
-  read_rows(full);
+  read_rows(many, reading);
+  for (Sequence* s : reading) {
+    s->unread.clear();
+    s->unread_features.clear();
+  }
 }
 
 void Speculation::observe(const StepReport& report) {
@@ -272,9 +291,11 @@ void Speculation::observe(const StepReport& report) {
     total.commit += share * cycle_.commit_ms;
     total.host += share * cycle_.host_ms;
   }
+  for (const SequenceId id : asked_)
+    if (!report.drafts_failure.empty()) sequences_.at(id).warn("a call with drafted tokens failed, and was run without them: " + report.drafts_failure);
   asked_.clear();
   grower_.reset();
-  if (report.drafts_failed) return;  // two calls: no time of one
+  if (!report.drafts_failure.empty()) return;  // two calls: no time of one
   const std::lock_guard<std::mutex> turn(shared_.turn_);
   shared_.budget(mode_).observe(cycle_);
 }

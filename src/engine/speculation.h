@@ -60,7 +60,7 @@ class Speculation final : public Drafting {
   void follow(SequenceId id, const Sampling& rules, const State& target_state, State* drafter_state);
   // Rows that the drafter has not read yet are read: its state holds what the target's does.
   void catch_up(SequenceId id);
-  // What was done for a sequence, and it is forgotten; caught up before.
+  // What was done for a sequence, and it is forgotten. A drafter's state that is used again has to be caught up before.
   SpeculationReport close(SequenceId id);
   std::vector<std::string> take_warnings(SequenceId id);
 
@@ -94,9 +94,11 @@ class Speculation final : public Drafting {
     size_t place = 0;  // in the current cycle
     void use_sources();
     void use_sources(std::vector<DraftSource*> list);
+    void warn(std::string sentence);  // once
   };
   bool run_drafter(std::span<const DraftAsk> asked);
   void read_rows(std::span<Sequence* const> sequences);
+  void read_rows(std::span<const DrafterRows> rows, std::span<Sequence* const> reading);
   void leave_drafter(Sequence& s, const std::string& why);
 
   SharedDrafting& shared_;

@@ -53,7 +53,7 @@ class Bench {
     GenerationState held{nullptr};
     ESPALIER_ASSIGN(const std::unique_ptr<State> state, engine_.model->make_state());
     std::unique_ptr<State> drafter;
-    if (drafts()) {
+    if (drafts() && o_.sources != "ngram") {  // without its state the drafter takes no time
       ESPALIER_ASSIGN(drafter, make_drafter_state(engine_, SpeculationMode{}));
     }
     held.state = state.get();
@@ -110,7 +110,9 @@ class Bench {
       if (place.drafter != nullptr && mode_text != "off") drafter = place.drafter->fork();
     } else {
       ESPALIER_ASSIGN(state, engine_.model->make_state());
-      ESPALIER_ASSIGN(drafter, make_drafter_state(engine_, mode));
+      if (o_.sources != "ngram") {
+        ESPALIER_ASSIGN(drafter, make_drafter_state(engine_, mode));
+      }
     }
     GenerationState held{state.get(), drafter.get()};
     return decode(place.requests[temperature], mode, held, traces);

@@ -20,7 +20,7 @@ const Engine& engine_of(const std::string& model) {
   static std::map<std::string, std::unique_ptr<Engine>> engines;
   auto& engine = engines[model];
   if (!engine) {
-    auto opened = Engine::open({.model = model, .threads = 2, .cache = false});
+    auto opened = Engine::open({.model = model, .threads = 1, .cache = false});
     EXPECT_TRUE(opened.ok()) << (opened.ok() ? "" : opened.status().message());
     engine = std::make_unique<Engine>(*opened);
   }

@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "base/json.h"
 #include "engine/conversation.h"
 #include "espalier/engine.h"
+#include "espalier/espalier.h"
 #include "tiny_models.h"
 
 namespace espalier::test {
@@ -140,8 +142,9 @@ TEST(SpeculationEngine, without_a_drafter_n_grams_draft) {
 TEST(SpeculationEngine, a_conversation_goes_on_as_if_nothing_had_been_drafted) {
   const Engine& engine = demo();
   const char* const turns[] = {"Hello! What can you do?", "Tell me about the weather in Paris.", "And what about London, then?", "Thank you."};
-  for (const GenerateOptions& base : demo_options())
-    for (const char* mode : {"tree:24", "auto"}) {
+  for (const GenerateOptions& base : demo_options()) {
+    std::vector<std::byte> drafters;  // its state, whatever was accepted and in what portions it was read
+    for (const char* mode : {"tree:24", "auto", "chain:2"}) {
       auto plain = engine.conversation(), drafted = engine.conversation();
       for (const char* turn : turns) {
         GenerateOptions off = base, on = base;
@@ -154,7 +157,12 @@ TEST(SpeculationEngine, a_conversation_goes_on_as_if_nothing_had_been_drafted) {
       }
       EXPECT_EQ(plain->messages(), drafted->messages());
       EXPECT_EQ(serialize(plain->impl().state->export_neutral()), serialize(drafted->impl().state->export_neutral())) << mode;
+      const std::vector<std::byte> drafter = serialize(drafted->impl().drafter->export_neutral());
+      EXPECT_EQ(drafted->impl().drafter->length(), drafted->impl().state->length());
+      if (drafters.empty()) drafters = drafter;
+      EXPECT_EQ(drafter, drafters) << mode;
     }
+  }
 }
 
 TEST(SpeculationEngine, L41_turns_with_and_without_drafts_alternate) {
@@ -215,6 +223,59 @@ TEST(SpeculationEngine, a_drafter_of_another_model_is_refused_where_it_was_named
   EXPECT_EQ(engine.status().field(), "drafter");
   EXPECT_FALSE(Engine::open({.model = kDemo, .drafter = kDemo + "/nowhere", .cache = false}).ok());
   EXPECT_FALSE(Engine::open({.model = kDemo, .drafter = kDemo, .cache = false}).ok());
+}
+
+TEST(SpeculationEngine, requests_on_several_threads_share_the_drafter_and_give_what_each_gives_alone) {
+  const Engine& engine = demo();
+  std::vector<std::pair<Prompt, GenerateOptions>> asks;
+  for (const Prompt& prompt : demo_prompts())
+    for (const GenerateOptions& options : demo_options()) asks.emplace_back(prompt, options);
+  std::vector<std::string> expected(asks.size()), got(asks.size());
+  for (size_t i = 0; i < asks.size(); ++i) expected[i] = text_of(engine, ask(engine, asks[i].first, asks[i].second, "off"));
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < 3; ++t)
+    threads.emplace_back([&, t] {
+      const char* const kModes[] = {"auto", "tree:24", "auto"};
+      for (size_t i = t; i < asks.size(); i += 3) got[i] = text_of(engine, ask(engine, asks[i].first, asks[i].second, kModes[t]));
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(got, expected);
+}
+
+TEST(SpeculationEngine, c_callers_choose_the_mode_and_the_drafter) {
+  const auto answer_of = [](const char* speculate, const char* drafter, const char* body) -> std::string {
+    espalier_open_options open = ESPALIER_OPEN_OPTIONS_INIT;
+    open.model = kDemo.c_str();
+    open.threads = 1;
+    open.no_cache = 1;
+    open.speculate = speculate;
+    open.drafter = drafter;
+    espalier_engine* engine = nullptr;
+    espalier_status* failed = espalier_open(&open, &engine);
+    if (failed != nullptr) {
+      const std::string field = espalier_status_field(failed);
+      espalier_status_free(failed);
+      return field;
+    }
+    espalier_request* request = nullptr;
+    espalier_answer* answer = nullptr;
+    EXPECT_EQ(espalier_request_new(engine, body, &request), nullptr);
+    EXPECT_EQ(espalier_run(request, nullptr, &answer), nullptr);
+    const Value speculation = *parse_json(espalier_answer_json(answer))->find("speculation");
+    espalier_answer_free(answer);
+    espalier_request_free(request);
+    espalier_close(engine);
+    return speculation.is_null() ? "null" : speculation.find("mode")->as_string();
+  };
+  const char* const body = R"({"messages":[{"role":"user","content":"Hello"}],"max_tokens":5,"temperature":0})";
+  const char* const asks = R"({"messages":[{"role":"user","content":"Hello"}],"max_tokens":5,"temperature":0,"speculate":"chain:3"})";
+  const std::string drafter = kDemo + "/drafter";
+  EXPECT_EQ(answer_of(nullptr, nullptr, body), "auto");
+  EXPECT_EQ(answer_of("tree:8", drafter.c_str(), body), "tree:8");
+  EXPECT_EQ(answer_of("off", nullptr, body), "null");
+  EXPECT_EQ(answer_of("off", nullptr, asks), "chain:3");
+  EXPECT_EQ(answer_of("sometimes", nullptr, body), "speculate");
+  EXPECT_EQ(answer_of("auto", "/no/such/folder", body), "drafter");
 }
 
 TEST(SpeculationEngine, L23_a_stop_string_anywhere_in_a_block_ends_the_text_right_before_itself) {

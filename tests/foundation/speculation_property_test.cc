@@ -1,5 +1,5 @@
 // The central promise of speculation: whatever was drafted, the text is that of plain decoding, and so is the state, bit for
-// bit. All pairs of the factors here; with ESPALIER_FULL_PRODUCT the whole product (label slow).
+// bit. All pairs of the factors here; with ESPALIER_FULL_PRODUCT (label slow) all combinations of them, each with eight widths.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class World {
     auto& kit = kits_[variant + "/" + std::to_string(threads) + "/" + name];
     if (!kit.model) {
       auto& tiny = tiny_[name];
-      if (!tiny.checkpoint) tiny = load_tiny(name);
+      if (!tiny.checkpoint) tiny = name == "demo" ? load_model(std::string(ESPALIER_SOURCE_DIR) + "/models/demo") : load_tiny(name);
       kit.unit = open_variant(variant, threads);
       kit.model = std::move(kit.unit->compile(tiny.plan.program, tiny.weights)).value();
     }
@@ -102,6 +102,7 @@ Decoded decode(Model& model, const PlainText& plain, const DrawRules& rules, int
       ADD_FAILURE() << report.status().message();
       return out;
     }
+    EXPECT_EQ(report->drafts_failure, "");
     for (const DrawnToken& t : report->drawn) out.ids.push_back(t.id);
     const std::vector<float> logprobs = logprobs_of(*report);
     out.logprobs.insert(out.logprobs.end(), logprobs.begin(), logprobs.end());
@@ -196,6 +197,10 @@ std::vector<std::vector<int32_t>> all_pairs(const std::vector<int32_t>& sizes, u
       most = covered;
       best = row;
     }
+    // One thread where no pair is lost by it: waiting for each other is what costs on a busy machine.
+    std::vector<int32_t> calmer = best;
+    calmer[1] = 0;
+    if (pairs_of(calmer).size() == most) best = calmer;
     for (const auto& covered : pairs_of(best)) missing.erase(covered);
     rows.push_back(best);
   }
@@ -213,18 +218,38 @@ TEST(SpeculationProperty, all_pairs_of_units_models_rules_and_drafts_give_plain_
   EXPECT_GE(tally.longest, 20);
 }
 
-#ifdef ESPALIER_FULL_PRODUCT
-TEST(SpeculationProperty, the_full_product_gives_plain_texts_and_states) {
+TEST(SpeculationProperty, the_demo_model_gives_plain_texts_and_states_on_every_variant) {
   Tally tally;
-  const std::vector<int32_t> sizes = factor_sizes();
+  Random random(4);
+  for (const std::string& variant : unit_variants()) {
+    const bool slow = variant == "reference" || variant.find("portable") != std::string::npos;
+    for (int kind = 0; kind < kDraftKinds; kind += slow ? 3 : 1) {
+      Case c{variant, "demo"};
+      c.threads = 1 + static_cast<uint32_t>(random.below(3));
+      c.rules = static_cast<size_t>(random.below(static_cast<int32_t>(draw_rules().size())));
+      c.shape = {static_cast<DraftKind>(kind), random.below(2) == 0, 1 + random.below(slow ? 12 : 64), 0};
+      check(c, static_cast<uint64_t>(500 + kind), tally);
+    }
+  }
+  EXPECT_GT(tally.accepted, 10);
+}
+
+#ifdef ESPALIER_FULL_PRODUCT
+// The widths of a combination are eight apart; where they begin goes round, so that each width meets the eighth part of them.
+TEST(SpeculationProperty, all_combinations_with_eight_widths_each_give_plain_texts_and_states) {
+  Tally tally;
+  std::vector<int32_t> sizes = factor_sizes();
+  sizes[5] = 8;
   std::vector<int32_t> at(sizes.size(), 0);
   for (uint64_t i = 0; !HasFailure(); ++i) {
-    check(case_of(at), i, tally);
+    std::vector<int32_t> levels = at;
+    levels[5] = at[5] * 8 + (at[0] + at[1] + at[2] + at[3] + at[4] + at[6]) % 8;
+    check(case_of(levels), i, tally);
     size_t f = 0;
     while (f < at.size() && ++at[f] == sizes[f]) at[f++] = 0;
     if (f == at.size()) break;
   }
-  EXPECT_GE(tally.cases, 60000);
+  EXPECT_GE(tally.cases, 3 * 3 * 4 * 6 * 2 * 8 * 7);
 }
 #endif
 
@@ -240,6 +265,7 @@ void check_cycle(Model& model, const PlainText& plain, const DraftShape& shape, 
   drafting.follow(id, plain.text);
   auto report = decoder.step(64);
   ASSERT_TRUE(report.ok()) << report.status().message();
+  ASSERT_EQ(report->drafts_failure, "");
   ASSERT_EQ(report->drafted_rows, shape.width);
   ASSERT_EQ(static_cast<int32_t>(report->drawn.size()), shape.accept + 1);
   for (size_t i = 0; i < report->drawn.size(); ++i) ASSERT_EQ(report->drawn[i].id, plain.text[plain.prompt + 1 + i]);

@@ -39,10 +39,13 @@ std::vector<std::string> all_tiny_models() {
 
 std::vector<std::string> one_of_each_family() { return {"lfm2-f32", "llama-bf16", "qwen3-bf16"}; }
 
-TinyModel load_tiny(const std::string& name) {
+TinyModel load_tiny(const std::string& name) { return load_model(model_path(name)); }
+
+TinyModel load_model(const std::string& path) {
   TinyModel out;
+  const std::string name = std::filesystem::path(path).stem().string();
   out.name = name;
-  out.path = model_path(name);
+  out.path = path;
   Result<Checkpoint> checkpoint = Checkpoint::open(out.path);
   if (!checkpoint.ok()) {
     ADD_FAILURE() << name << ": " << checkpoint.status().message();

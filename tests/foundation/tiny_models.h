@@ -31,6 +31,7 @@ std::vector<std::string> one_of_each_family();
 
 // Fails the test (ADD_FAILURE) and returns an empty object when something is wrong.
 TinyModel load_tiny(const std::string& name);
+TinyModel load_model(const std::string& path);  // any other
 Expectation load_expectation(const std::string& name);
 
 // Rows of a chain that continues `state`, each wanting `wants`.
