@@ -76,6 +76,7 @@ class Speculation final : public Drafting {
   void draft(std::span<const DraftAsk> asked, int32_t other_rows, std::span<DraftTree> trees) override;
   void settle(SequenceId id, const DraftTree& tree, const Acceptance& kept) override;
   void keep(std::span<const KeptRows> rows) override;
+  void abandon() override;
   void observe(const StepReport& report) override;
 
  private:
