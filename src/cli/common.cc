@@ -8,6 +8,8 @@
 #include "cli/commands.h"
 #include "cli/terminal.h"
 #include "engine/answer_json.h"
+#include "text/unicode.h"
+#include "text/utf8_stream.h"
 
 namespace espalier::cli {
 namespace {
@@ -27,8 +29,16 @@ std::string folder_of(const std::string& path) {
 int fail(const Arguments& args, const Status& status) {
   if (status.code() == Code::cancelled && interrupted()) return kExitInterrupted;
   if (args.flag("json")) out(to_json(error_json(status)) + "\n");
-  err("espalier: " + status.message() + "\n");
+  complain(status);
   return kExitFailed;
+}
+
+void complain(const Status& status) { err("espalier: " + replace_invalid_utf8(status.message()) + "\n"); }
+
+Status check_text(const std::string& text, const char* field) {
+  const size_t at = find_invalid_utf8(text);
+  if (at == std::string::npos) return {};
+  return invalid(std::string(field) + ": the text is not valid UTF-8 at byte " + std::to_string(at), field);
 }
 
 int usage(const std::string& message) {
