@@ -54,7 +54,7 @@ TEST(Gguf, L02_products_that_wrap_are_refused) {
   for (std::vector<uint64_t> dims : {std::vector<uint64_t>{(uint64_t{1} << 42) + 1, 1152}, {~uint64_t{0}, 2}, {uint64_t{1} << 62, 4}, {32, uint64_t{1} << 60}}) {
     GgufBytes g;
     g.tensor("w", dims, 0, 0);
-    EXPECT_NE(failure(g.bytes(std::string(64, '\0'))), "") << dims[0];
+    EXPECT_SAYS(failure(g.bytes(std::string(64, '\0'))), dims[1] == 1152 ? "tensor w: expected 20266198323171840 bytes" : "more bytes than can be counted");
   }
 }
 
