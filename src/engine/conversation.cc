@@ -139,6 +139,7 @@ Result<Answer> Conversation::ask(const std::string& user, const GenerateOptions&
   ESPALIER_ASSIGN(const PreparedRequest request, prepare_request(*c.engine, std::move(prompt), options, t0));
 
   GenerationState held{c.state.get(), c.drafter.get(), snapshot_place(*c.engine, messages, c.tools, rendered.text, request.prompt_ids)};
+  held.goes_on = true;
   auto answer = generate(*c.engine, request, held, c.cancelled, callbacks);
   if (held.snapshot != nullptr) {
     c.snapshot = std::move(held.snapshot);

@@ -96,7 +96,9 @@ Generation::Generation(Engine::Impl& engine, const PreparedRequest& request, Gen
 Generation::~Generation() {
   if (id_ < 0) return;
   decoder_.close(id_);
-  if (speculation_ != nullptr && speculation_->follows(id_)) speculation_->close(id_);
+  if (speculation_ == nullptr || !speculation_->follows(id_)) return;
+  if (held_.goes_on) speculation_->catch_up(id_);
+  speculation_->close(id_);
 }
 
 Result<std::unique_ptr<Generation>> Generation::open(Engine::Impl& engine, const PreparedRequest& request, GenerationState& held,
@@ -153,7 +155,7 @@ Answer Generation::finish() {
   answer.seed = request_.rules.seed;
   answer.warnings.insert(answer.warnings.begin(), request_.warnings.begin(), request_.warnings.end());
   if (speculation_ != nullptr) {
-    speculation_->catch_up(id_);
+    if (held_.goes_on) speculation_->catch_up(id_);
     for (std::string& w : speculation_->take_warnings(id_)) answer.warnings.push_back(std::move(w));
     answer.speculation = speculation_->close(id_);
   }

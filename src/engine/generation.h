@@ -32,6 +32,7 @@ struct GenerationState {
   State* drafter = nullptr;    // of the drafter: the same tokens; null: it does not draft
   int32_t snapshot_at = 0;     // tokens of the prompt after which snapshots are taken; 0: none
   std::unique_ptr<State> snapshot, drafter_snapshot;
+  bool goes_on = false;        // the states are used again: the drafter's holds at the end what the other holds
 };
 // An empty state of the engine's drafter; null where there is none, or the mode is off.
 Result<std::unique_ptr<State>> make_drafter_state(Engine::Impl& engine, const SpeculationMode& mode);

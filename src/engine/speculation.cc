@@ -11,7 +11,8 @@ namespace {
 
 constexpr int64_t kWatchedDrafts = 200, kWatchedStreak = 1000;
 constexpr double kDoubtShare = 0.1;
-constexpr size_t kUnreadMax = 64;  // rows
+constexpr size_t kUnreadMax = 512;  // rows: 20 MB at five taps of 2,048
+constexpr size_t kDirectMin = 64;
 constexpr uint32_t kDrafterBit = 2;  // of DraftNode::sources: n-grams come first
 
 double now_ms() {
@@ -99,8 +100,13 @@ void Speculation::Sequence::warn(std::string sentence) {
 }
 
 void Speculation::Sequence::use_sources() {
-  sources.assign(1, ngram.get());
-  if (dspark) sources.push_back(dspark.get());
+  std::vector<DraftSource*> list = {ngram.get()};
+  if (dspark) list.push_back(dspark.get());
+  use_sources(std::move(list));
+}
+
+void Speculation::Sequence::use_sources(std::vector<DraftSource*> list) {
+  sources = std::move(list);
   names.clear();
   for (const DraftSource* s : sources) names.push_back(s->name());
 }
@@ -128,7 +134,6 @@ void Speculation::catch_up(SequenceId id) {
 }
 
 SpeculationReport Speculation::close(SequenceId id) {
-  catch_up(id);
   const SpeculationReport report = report_of(sequences_.at(id).stats, mode_.text());
   sequences_.erase(id);
   return report;
@@ -256,7 +261,7 @@ void Speculation::keep(std::span<const KeptRows> rows) {
   const size_t width = shared_.drafter_->taps.size() * static_cast<size_t>(shared_.drafter_->plan.model.program.hidden);
   for (const KeptRows& k : rows) {
     Sequence& s = sequences_.at(k.sequence);
-    const bool direct = s.unread.empty() && k.tokens.size() >= kUnreadMax;  // a chunk of prompt: read where it lies
+    const bool direct = s.unread.empty() && k.tokens.size() >= kDirectMin;  // a chunk of prompt: read where it lies
     if (!direct) {
       s.unread.insert(s.unread.end(), k.tokens.begin(), k.tokens.end());
       s.unread_features.insert(s.unread_features.end(), k.features, k.features + k.tokens.size() * width);
@@ -270,6 +275,11 @@ void Speculation::keep(std::span<const KeptRows> rows) {
     s->unread.clear();
     s->unread_features.clear();
   }
+}
+
+void Speculation::abandon() {
+  asked_.clear();
+  grower_.reset();
 }
 
 void Speculation::observe(const StepReport& report) {
@@ -288,8 +298,7 @@ void Speculation::observe(const StepReport& report) {
   }
   for (const SequenceId id : asked_)
     if (!report.drafts_failure.empty()) sequences_.at(id).warn("a call with drafted tokens failed, and was run without them: " + report.drafts_failure);
-  asked_.clear();
-  grower_.reset();
+  abandon();
   if (!report.drafts_failure.empty()) return;  // two calls: no time of one
   const std::lock_guard<std::mutex> turn(shared_.turn_);
   shared_.budget(mode_).observe(cycle_);

@@ -119,20 +119,11 @@ __m512 load_scales(ScaleType type, const uint8_t* p, uint32_t index) {
 // Lines of the next chunk, a few with every row that is scaled: a burst would fill the line buffers.
 struct Ahead {
   const char* next;
-  const char* end;
   uint32_t lines;  // a row
   bool wide;       // prefill: L1 straight away; else into L2, which keeps more lines in flight
-  void fetch() {
-    for (uint32_t i = 0; i < lines && next < end; i++, next += kLine) {
-      if (wide)
-        __builtin_prefetch(next);
-      else
-        __builtin_prefetch(next, 0, 2);
-    }
-  }
 };
 
-// A group's integer sums into the fp32 sums of its tile.
+// A group's integer sums into the fp32 sums of its tile. Everything is in locals: a vector store may alias any member.
 template <bool Offset>
 void scale(const Loop& l, const Step& s, const int32_t* sums, Ahead& ahead) {
   __m512 ws[4], wb[4];
@@ -140,23 +131,37 @@ void scale(const Loop& l, const Step& s, const int32_t* sums, Ahead& ahead) {
     ws[v] = load_scales(l.form.scale_type, s.tail, v * 16);
     if constexpr (Offset) wb[v] = load_scales(l.form.scale_type, s.tail + l.scales_bytes, v * 16);
   }
-  const size_t at = size_t{s.row} * l.groups + s.group;
-  for (uint32_t r = 0; r < l.tile_rows; r++) {
-    const size_t i = at + size_t{r} * l.groups;
-    const __m512 xs = _mm512_set1_ps(l.rows.scales[i]);
-    const __m512 x_sum = _mm512_set1_ps(l.rows.sums[i]);
-    // -zero point * X; corrections hold -128 * X.
-    const __m512i start = _mm512_set1_epi32(l.form.bits == 8 ? l.rows.corrections[i] : l.rows.corrections[i] >> 4);
-    ahead.fetch();
-    for (uint32_t v = 0; v < 4; v++) {
-      float* const to = s.sums + r * kPanelOutputs + v * 16;
-      __m512i sum = _mm512_load_si512(sums + r * kPanelOutputs + v * 16);
-      if constexpr (!Offset) sum = _mm512_add_epi32(sum, start);
-      __m512 f = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), _mm512_mul_ps(ws[v], xs), _mm512_loadu_ps(to));
-      if constexpr (Offset) f = _mm512_fmadd_ps(x_sum, _mm512_mul_ps(wb[v], xs), f);
-      _mm512_storeu_ps(to, f);
+  const size_t at = size_t{s.row} * l.groups + s.group, step = l.groups;
+  const float *scales = l.rows.scales + at, *x_sums = l.rows.sums + at;
+  const int32_t* corrections = l.rows.corrections + at;
+  const int shift = l.form.bits == 8 ? 0 : 4;  // corrections hold -128 * X; the zero point of 4 bits is 8
+  const char* next = ahead.next;
+  const uint32_t lines = ahead.lines, rows = l.tile_rows;
+  const bool wide = ahead.wide;
+  float* to = s.sums;
+  for (uint32_t r = 0; r < rows; r++, to += kPanelOutputs, sums += kPanelOutputs) {
+    for (uint32_t i = 0; i < lines; i++, next += kLine) {
+      if (wide)
+        __builtin_prefetch(next);
+      else
+        __builtin_prefetch(next, 0, 2);
     }
+    const __m512 xs = _mm512_set1_ps(*scales);
+    const __m512i start = _mm512_set1_epi32(*corrections >> shift);
+    [[maybe_unused]] __m512 x_sum;
+    if constexpr (Offset) x_sum = _mm512_set1_ps(*x_sums);
+    for (uint32_t v = 0; v < 4; v++) {
+      __m512i sum = _mm512_load_si512(sums + v * 16);
+      if constexpr (!Offset) sum = _mm512_add_epi32(sum, start);
+      __m512 f = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), _mm512_mul_ps(ws[v], xs), _mm512_loadu_ps(to + v * 16));
+      if constexpr (Offset) f = _mm512_fmadd_ps(x_sum, _mm512_mul_ps(wb[v], xs), f);
+      _mm512_storeu_ps(to + v * 16, f);
+    }
+    scales += step;
+    corrections += step;
+    if constexpr (Offset) x_sums += step;
   }
+  ahead.next = next;
 }
 
 void unpack_group(const uint8_t* from, uint8_t* to, uint32_t inputs) {
@@ -179,8 +184,7 @@ void run_chunk(const Loop& l, const uint8_t* at, uint32_t first_group, size_t by
     for (uint32_t g = 0; g < groups; g++) unpack_group(at + g * l.group_bytes, l.unpacked + g * code_bytes, inputs_of(l, first_group + g));
     __asm__ volatile("" ::: "memory");  // gcc's tile loads do not say that they read memory
   }
-  Ahead ahead{reinterpret_cast<const char*>(at + bytes), reinterpret_cast<const char*>(at + 2 * bytes),
-              static_cast<uint32_t>((bytes / kLine + steps * l.tile_rows - 1) / (steps * l.tile_rows)),
+  Ahead ahead{reinterpret_cast<const char*>(at + bytes), static_cast<uint32_t>((bytes / kLine + steps * l.tile_rows - 1) / (steps * l.tile_rows)),
               l.rows.n_rows > l.args.plan->narrow_rows_max};
   Step before{};
   for (uint32_t tile = 0; tile < l.n_tiles; tile++) {

@@ -1,0 +1,60 @@
+#include "lower/bind.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/half.h"
+
+namespace espalier {
+namespace {
+
+// 0 where the row is all zero.
+float row_scale(const float* row, size_t n) {
+  float largest = 0;
+  for (size_t i = 0; i < n; ++i) largest = std::max(largest, std::fabs(row[i]));
+  return f16_to_f32(f32_to_f16(largest / 127.0f));
+}
+
+std::vector<float> source_values(const LoweredWeight& w, const WeightDecl& decl, const WeightSet::Entry& entry) {
+  const size_t rows = static_cast<size_t>(w.rows), cols = static_cast<size_t>(decl.cols), first = static_cast<size_t>(w.first);
+  if (entry.matrix) {
+    std::vector<float> out(rows * cols);
+    entry.matrix->dequantize(first, rows, out.data());
+    return out;
+  }
+  if (w.part != LoweredWeight::Part::column) return {entry.vector.begin() + w.first, entry.vector.begin() + w.first + w.rows};
+  std::vector<float> out(rows);
+  for (size_t r = 0; r < rows; ++r) out[r] = entry.vector[r * cols + first];
+  return out;
+}
+
+std::vector<float> quantised(const LoweredWeight& w, size_t cols, const std::vector<float>& values) {
+  const bool scales = w.part == LoweredWeight::Part::scales;
+  std::vector<float> out(scales ? static_cast<size_t>(w.rows) : values.size());
+  for (size_t r = 0; r < static_cast<size_t>(w.rows); ++r) {
+    const float scale = row_scale(&values[r * cols], cols);
+    if (scales) out[r] = scale;
+    else
+      for (size_t i = r * cols; i < (r + 1) * cols; ++i)
+        out[i] = scale == 0 ? 0 : std::clamp(std::nearbyint(values[i] / scale), -127.0f, 127.0f);
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<LoweredTensors> bind_lowered(const LoweredProgram& lowered, const Program& program, const WeightSet& weights, bool exact) {
+  ESPALIER_TRY(check_weights(program, weights));
+  LoweredTensors out;
+  for (const LoweredWeight& w : lowered.weights) {
+    const WeightDecl& decl = program.weights[static_cast<size_t>(w.source)];
+    std::vector<float> values = source_values(w, decl, weights.entries[static_cast<size_t>(w.source)]);
+    if (w.type == ScalarType::i8 || w.part == LoweredWeight::Part::scales) values = quantised(w, static_cast<size_t>(decl.cols), values);
+    else if (!exact)
+      for (float& v : values) v = f16_to_f32(f32_to_f16(v));
+    out.push_back(std::move(values));
+  }
+  return out;
+}
+
+}  // namespace espalier

@@ -1,0 +1,17 @@
+// The numbers of a lowered program's weights, in the types that it declares.
+#pragma once
+
+#include "lower/lowered.h"
+#include "program/weight_set.h"
+
+namespace espalier {
+
+// By index of LoweredProgram::weights, row-major; int8 codes as whole numbers. Immutable, thread-safe.
+using LoweredTensors = std::vector<std::vector<float>>;
+
+// `exact`: f16 weights keep the source's fp32 values (for arithmetic in fp32); else they are rounded to fp16.
+// int8: scale = fp16(max|w| / 127) of the output's row, codes = w / scale to nearest even. Same input, same numbers.
+// Refused: weights that do not fit the program (check_weights).
+Result<LoweredTensors> bind_lowered(const LoweredProgram& lowered, const Program& program, const WeightSet& weights, bool exact);
+
+}  // namespace espalier
