@@ -46,6 +46,7 @@ struct EngineInfo {
   std::string weights;  // the form that the matrices have
   std::string kv;
   std::string drafter;  // its path; empty without one
+  std::string profile;  // measured times that `auto` starts from; empty: it starts from two ceilings
   uint32_t threads = 0;
   int32_t vocabulary = 0;
   int64_t context = 0;   // tokens that a text may have

@@ -18,7 +18,8 @@ constexpr CommandSpec kCommands[] = {
     {"verify", kVerify, "MODEL", 1, 1, "decodes in two ways and compares"},
     {"units", kUnits, "", 0, 0, "what this machine can run models on, or why not"},
     {"cache", kCache, "list | clear", 1, 1, "packed weights that were kept"},
-    {"bench", kBench, "MODEL", 1, 1, "times of calls, prompt reading and decoding, and the share of the machine's ceilings"},
+    {"bench", kBench, "MODEL", 1, 1, "times of calls, prompt reading and decoding, and the share of the machine's ceilings; what drafting and sharing calls are worth"},
+    {"profile", kProfile, "MODEL", 1, 1, "measures what calls take by rows and context, and keeps it for drafting"},
 };
 
 struct UsageError {

@@ -20,6 +20,7 @@ int verify_command(const Arguments& args);
 int units_command(const Arguments& args);
 int cache_command(const Arguments& args);
 int bench_command(const Arguments& args);
+int profile_command(const Arguments& args);
 
 // Shared by the commands.
 

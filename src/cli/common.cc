@@ -51,7 +51,8 @@ int print_json(const Value& value) {
 Result<Engine> open_with_progress(const Arguments& args, const std::string& model) {
   OpenOptions options;
   options.model = model;
-  if ((args.command & (kRun | kChat)) == 0) options.speculate = "off";  // nothing is generated
+  const bool drafts = (args.command & (kRun | kChat | kProfile)) != 0 || args.flag("draft") || (args.command == kBench && args.flag("sequences"));
+  if (!drafts) options.speculate = "off";
   ESPALIER_TRY(args.apply(options));
   Progress progress(model + ": packing weights", args.flag("quiet"));
   options.on_progress = [&](uint64_t done, uint64_t total) {

@@ -110,12 +110,12 @@ Result<PackedModel> from_folder(const Checkpoint& checkpoint, const ModelPlan& p
   return out;
 }
 
-std::vector<CacheEntry> entries_in(const fs::path& folder) {
+std::vector<CacheEntry> entries_in(const fs::path& root, const char* kind) {
   std::vector<CacheEntry> out;
   std::error_code error;
-  for (const auto& file : fs::directory_iterator(folder, error)) {
+  for (const auto& file : fs::directory_iterator(root / kind, error)) {
     if (!file.is_regular_file(error)) continue;
-    CacheEntry e{file.path().string(), kFolder, {}, file.file_size(error)};
+    CacheEntry e{file.path().string(), kind, {}, file.file_size(error)};
     if (Result<FileMap> map = FileMap::open(e.path); map.ok())
       if (Result<Container> c = parse_container(map->bytes()); c.ok())
         if (Result<Value> v = parse_json(metadata_value(c->metadata, "espalier.source")); v.ok())
@@ -142,7 +142,8 @@ Result<std::string> cache_root() {
 
 Result<std::vector<CacheEntry>> list_cache() {
   ESPALIER_ASSIGN(const std::string root, cache_root());
-  std::vector<CacheEntry> out = entries_in(fs::path(root) / kFolder);
+  std::vector<CacheEntry> out = entries_in(root, kFolder);
+  for (CacheEntry& e : entries_in(root, "profile")) out.push_back(std::move(e));
   std::sort(out.begin(), out.end(), [](const CacheEntry& a, const CacheEntry& b) { return a.bytes != b.bytes ? a.bytes > b.bytes : a.path < b.path; });
   return out;
 }

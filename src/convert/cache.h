@@ -17,7 +17,7 @@ Result<std::string> cache_root();
 
 struct CacheEntry {
   std::string path;
-  std::string kind;    // "weights"
+  std::string kind;    // "weights" | "profile"
   std::string source;  // path of the model it was made from, where known
   uint64_t bytes = 0;
 };

@@ -151,7 +151,10 @@ Result<StepReport> Decoder::step(int32_t prompt_rows_max, int32_t stop_at, Seque
     gather(scope, report);
     stats = run_rows();
   }
-  if (!stats.ok()) return std::move(stats).status();
+  if (!stats.ok()) {
+    if (drafting_ != nullptr) drafting_->abandon();
+    return std::move(stats).status();
+  }
   report.call = *stats;
   kept_.clear();
   kept_tokens_.clear();

@@ -47,6 +47,8 @@ class Drafting {
   virtual void settle(SequenceId id, const DraftTree& tree, const Acceptance& kept) = 0;
   // All rows that a step has kept of sequences whose taps are read, prompt rows too; once a step, after settle().
   virtual void keep(std::span<const KeptRows> rows) = 0;
+  // The step failed: nothing was kept, and the trees of the last draft() will not be settled.
+  virtual void abandon() = 0;
   // What the step took; last.
   virtual void observe(const StepReport& report) = 0;
 };

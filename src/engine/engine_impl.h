@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/chat_format.h"
+#include "engine/machine_profile.h"
 #include "engine/prefill_pace.h"
 #include "engine/speculation.h"
 #include "espalier/engine.h"
@@ -43,6 +44,9 @@ struct Engine::Impl {
 
 // Opens the checkpoint, compiles the program on the unit, finds tokenizer, template and end tokens.
 Result<std::shared_ptr<Engine::Impl>> open_engine(const OpenOptions& options);
+
+// What a profile of this engine's calls is kept under.
+ProfileKey profile_key(const Engine::Impl& engine);
 
 double ms_between(int64_t t0_ns, int64_t t1_ns);
 int64_t monotonic_ns();

@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "engine/drafter_selfcheck.h"
 #include "engine/engine_impl.h"
+#include "engine/machine_profile.h"
 #include "engine/place_model.h"
 #include "engine/text_model.h"
 
@@ -61,6 +63,19 @@ Result<std::unique_ptr<Drafter>> open_drafter(const OpenOptions& options, Engine
   return drafter;
 }
 
+// The measured times where there are some that fit; what the two ceilings say otherwise.
+Result<CostCurve> cost_curve(const OpenOptions& options, Engine::Impl& engine) {
+  if (options.cache) {
+    auto profile = load_profile(profile_key(engine));
+    if (profile.ok()) {
+      if (auto path = profile_path(profile->key); path.ok()) engine.info.profile = *path;
+      return fit_curve(profile->samples);
+    }
+    if (profile.status().code() == Code::corrupt) engine.info.notices.push_back(profile.status().message());
+  }
+  return measure_ceilings(*engine.model, engine.info.weight_bytes);
+}
+
 Status open_drafting(const OpenOptions& options, Engine::Impl& engine) {
   if (!engine.speculate.notice.empty()) engine.info.notices.push_back(engine.speculate.notice);
   const bool off = engine.speculate.kind == SpeculationMode::Kind::off, named = !options.drafter.empty();
@@ -80,13 +95,18 @@ Status open_drafting(const OpenOptions& options, Engine::Impl& engine) {
   const auto unit = std::find_if(unit_choices().begin(), unit_choices().end(), [&](const UnitChoice& u) { return options.unit == u.name; });
   CostCurve curve = linear_curve();
   if (!off && unit->is_fast) {
-    ESPALIER_ASSIGN(curve, measure_ceilings(*engine.model, engine.info.weight_bytes));
+    ESPALIER_ASSIGN(curve, cost_curve(options, engine));
   }
   engine.drafting = std::make_unique<SharedDrafting>(std::move(drafter), std::move(curve), engine.calls);
   return {};
 }
 
 }  // namespace
+
+ProfileKey profile_key(const Engine::Impl& engine) {
+  const EngineInfo& info = engine.info;
+  return {cpu_name(), info.kernels, std::thread::hardware_concurrency(), info.threads, program_hash(engine.plan.program), info.weights, info.kv};
+}
 
 int64_t monotonic_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();

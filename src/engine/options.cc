@@ -62,7 +62,7 @@ Status set_context(O& o, const Value& v) {
 }
 
 constexpr uint32_t kGenerates = kRun | kChat;
-constexpr uint32_t kOpens = kRun | kScore | kChat | kVerify | kBench;
+constexpr uint32_t kOpens = kRun | kScore | kChat | kVerify | kBench | kProfile;
 using T = OptionType;
 
 constexpr OptionSpec kTable[] = {
@@ -89,15 +89,24 @@ constexpr OptionSpec kTable[] = {
     {"sequences", T::integer, "N", "8", "lines of --jsonl that are answered at the same time", kRun, nullptr, nullptr},
     {"jsonl", T::flag, "", "", "stdin holds one JSON string a line; one array of ids a line comes out", kTokenize, nullptr, nullptr},
     // The engine.
-    {"context", T::integer, "N", "what the model was made for", "tokens that a text may have", kRun | kScore | kChat | kVerify | kBench, nullptr, set_context},
+    {"context", T::integer, "N", "what the model was made for", "tokens that a text may have", kOpens, nullptr, set_context},
     {"weights", T::text, "FORM", "auto", "auto (the file's own form; int8 for floats), int8, int4 or file", kOpens | kConvert | kInspect, nullptr, set_weights},
     {"kv", T::text, "TYPE", "fp16", "fp16 or int8: how keys and values are held", kOpens, nullptr, set_kv},
     {"unit", T::text, "NAME", "cpu", "cpu or reference", kOpens, nullptr, set_unit},
     {"threads", T::integer, "N", "what this process may use", "threads of the CPU unit", kOpens | kConvert, nullptr, set_threads},
     {"speculate", T::text, "MODE", "auto", "drafts that the model verifies: auto, off, chain:N (N tokens) or tree:N (N rows of a call); changes no text", kGenerates, set_speculate, set_speculate_open},
-    {"drafter", T::text, "PATH", "drafter/ beside the model", "a DSpark drafter for this model: a folder or a .gguf file", kGenerates, nullptr, set_drafter},
+    {"drafter", T::text, "PATH", "drafter/ beside the model", "a DSpark drafter for this model: a folder or a .gguf file", kGenerates | kBench | kProfile, nullptr, set_drafter},
     {"no-cache", T::flag, "", "", "neither takes packed weights from the cache nor puts them there", kOpens, nullptr, nullptr},
     // Tools of the trade.
+    {"draft", T::text, "WHAT", "", "model: drafting over --jsonl, mode against mode; oracle:TRACE: made-up drafts, width against width (docs/bench.md)", kBench, nullptr, nullptr},
+    {"jsonl", T::text, "FILE", "", "prompts of --draft model and --sequences: a conversation, or {\"prompt_ids\"}, a line", kBench, nullptr, nullptr},
+    {"modes", T::text, "LIST", "off,chain:9,tree:16,tree:24,tree:48,auto", "modes of drafting that are compared", kBench, nullptr, nullptr},
+    {"sources", T::text, "NAME", "all", "what drafts: all, ngram or dspark", kBench, nullptr, nullptr},
+    {"sequences", T::text, "LIST", "", "answers as many prompts together, a row for each number", kBench, nullptr, nullptr},
+    {"temperature", T::number, "X", "0 and 0.8", "of the answers of --draft model", kBench, nullptr, nullptr},
+    {"max-tokens", T::integer, "N", "128", "ends an answer of --draft model or --sequences after N tokens", kBench, nullptr, nullptr},
+    {"rounds", T::integer, "N", "5; 7 for calls, 3 for --sequences and oracle", "medians are taken over as many", kBench | kProfile, nullptr, nullptr},
+    {"trace", T::text, "FILE", "", "--draft model writes what the drafter hit, for --draft oracle:FILE", kBench, nullptr, nullptr},
     {"decode", T::integer, "N", "32", "tokens that are decoded", kBench, nullptr, nullptr},
     {"decode", T::flag, "", "", "stdin holds token ids, the output is their text", kTokenize, nullptr, nullptr},
     {"program", T::flag, "", "", "prints the program of the model", kInspect, nullptr, nullptr},
@@ -107,8 +116,8 @@ constexpr OptionSpec kTable[] = {
     {"depth", T::integer, "N", "0", "tokens that the state holds before", kBench, nullptr, nullptr},
     // Output.
     {"stats", T::flag, "", "", "times and counts on stderr at the end", kRun | kChat, nullptr, nullptr},
-    {"json", T::flag, "", "", "one JSON object on stdout", kRun | kScore | kTokenize | kInspect | kConvert | kVerify | kUnits | kCache | kBench | kRender, nullptr, nullptr},
-    {"quiet", T::flag, "", "", "no progress and no notices on stderr", kRun | kScore | kChat | kConvert | kVerify | kBench, nullptr, nullptr},
+    {"json", T::flag, "", "", "one JSON object on stdout", kRun | kScore | kTokenize | kInspect | kConvert | kVerify | kUnits | kCache | kBench | kProfile | kRender, nullptr, nullptr},
+    {"quiet", T::flag, "", "", "no progress and no notices on stderr", kRun | kScore | kChat | kConvert | kVerify | kBench | kProfile, nullptr, nullptr},
 };
 
 bool same_name(std::string_view a, std::string_view b) {

@@ -35,15 +35,16 @@ Result<uint64_t> packed_size(const Program& program, const WeightSet& weights, W
   return bytes;
 }
 
-Status check_memory(const OpenOptions& options, const Engine::Impl& engine, WeightsForm form) {
-  if (engine.checkpoint.kind() == CheckpointKind::packed) {
+// What a plan owns itself, before it is packed.
+Status check_memory(const std::string& name, const Checkpoint& checkpoint, const ModelPlan& plan, WeightsForm form) {
+  if (checkpoint.kind() == CheckpointKind::packed) {
     uint64_t bytes = 0;
-    for (const SourceFile& f : engine.checkpoint.files()) bytes += f.size;
-    return fits(bytes, options.model + ": its weights");
+    for (const SourceFile& f : checkpoint.files()) bytes += f.size;
+    return fits(bytes, name + ": its weights");
   }
-  ESPALIER_ASSIGN(const WeightSet weights, bind_weights(engine.plan, engine.checkpoint));
-  ESPALIER_ASSIGN(const uint64_t bytes, packed_size(engine.plan.program, weights, form));
-  return fits(bytes, options.model + ": its weights");
+  ESPALIER_ASSIGN(const WeightSet weights, bind_weights(plan, checkpoint));
+  ESPALIER_ASSIGN(const uint64_t bytes, packed_size(plan.program, weights, form));
+  return fits(bytes, name + ": its weights");
 }
 
 // The form that most of the bytes have.
@@ -62,7 +63,7 @@ Status place_on_cpu(const OpenOptions& options, Engine::Impl& engine) {
   cpu.threads = options.threads;
   ESPALIER_ASSIGN(std::unique_ptr<CpuUnit> unit, CpuUnit::make(cpu));
   ESPALIER_TRY(unit->accepts(engine.plan.program));
-  ESPALIER_TRY(check_memory(options, engine, cpu.pack.form));
+  ESPALIER_TRY(check_memory(options.model, engine.checkpoint, engine.plan, cpu.pack.form));
   ThreadTeam team(options.threads);
   ESPALIER_ASSIGN(PackedModel packed, packed_model(engine.checkpoint, engine.plan, cpu.pack.form, team, options.on_progress, options.cache));
   for (std::string& n : packed.notices) engine.info.notices.push_back(std::move(n));
@@ -98,6 +99,7 @@ Result<std::unique_ptr<Model>> drafter_on_cpu(const OpenOptions& options, Engine
   auto& unit = static_cast<CpuUnit&>(*engine.unit);
   ESPALIER_TRY(unit.accepts(plan.model.program));
   ESPALIER_ASSIGN(const WeightsForm form, weights_form(options.weights));
+  ESPALIER_TRY(check_memory("the drafter", checkpoint, plan.model, form == WeightsForm::file ? WeightsForm::automatic : form));
   ThreadTeam team(options.threads);
   ESPALIER_ASSIGN(PackedModel packed, packed_drafter(checkpoint, plan, engine.plan.program, *CpuUnit::packed_weights(*engine.model), form, team,
                                                      options.on_progress, options.cache));

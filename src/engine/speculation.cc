@@ -100,8 +100,13 @@ void Speculation::Sequence::warn(std::string sentence) {
 }
 
 void Speculation::Sequence::use_sources() {
-  sources.assign(1, ngram.get());
-  if (dspark) sources.push_back(dspark.get());
+  std::vector<DraftSource*> list = {ngram.get()};
+  if (dspark) list.push_back(dspark.get());
+  use_sources(std::move(list));
+}
+
+void Speculation::Sequence::use_sources(std::vector<DraftSource*> list) {
+  sources = std::move(list);
   names.clear();
   for (const DraftSource* s : sources) names.push_back(s->name());
 }
@@ -272,6 +277,11 @@ void Speculation::keep(std::span<const KeptRows> rows) {
   }
 }
 
+void Speculation::abandon() {
+  asked_.clear();
+  grower_.reset();
+}
+
 void Speculation::observe(const StepReport& report) {
   if (asked_.empty()) return;
   cycle_.tokens = gained_;
@@ -288,8 +298,7 @@ void Speculation::observe(const StepReport& report) {
   }
   for (const SequenceId id : asked_)
     if (!report.drafts_failure.empty()) sequences_.at(id).warn("a call with drafted tokens failed, and was run without them: " + report.drafts_failure);
-  asked_.clear();
-  grower_.reset();
+  abandon();
   if (!report.drafts_failure.empty()) return;  // two calls: no time of one
   const std::lock_guard<std::mutex> turn(shared_.turn_);
   shared_.budget(mode_).observe(cycle_);

@@ -24,6 +24,11 @@ class SharedDrafting {
   SharedDrafting(std::unique_ptr<Drafter> drafter, CostCurve curve, std::mutex& model_turns);
 
   Drafter* drafter() { return drafter_.get(); }
+  // What has been learnt of the sources, for reports.
+  struct Learnt {
+    const Calibration &ngram, &greedy, &sampled;
+  };
+  Learnt learnt() const { return {ngram_, greedy_, sampled_}; }
 
  private:
   friend class Speculation;
@@ -59,12 +64,19 @@ class Speculation final : public Drafting {
   SpeculationReport close(SequenceId id);
   std::vector<std::string> take_warnings(SequenceId id);
 
+  // For benches and tests: what a sequence's cycles did so far, who proposes for it, and that others propose (borrowed; the
+  // drafter's calls are made all the same).
+  const SpeculationStats& stats(SequenceId id) const { return sequences_.at(id).stats; }
+  const std::vector<DraftSource*>& sources(SequenceId id) const { return sequences_.at(id).sources; }
+  void use_sources(SequenceId id, std::vector<DraftSource*> sources) { sequences_.at(id).use_sources(std::move(sources)); }
+
   std::span<const std::string> taps() const override;
   bool follows(SequenceId id) const override { return sequences_.count(id) > 0; }
   bool reads_taps(SequenceId id) const override;
   void draft(std::span<const DraftAsk> asked, int32_t other_rows, std::span<DraftTree> trees) override;
   void settle(SequenceId id, const DraftTree& tree, const Acceptance& kept) override;
   void keep(std::span<const KeptRows> rows) override;
+  void abandon() override;
   void observe(const StepReport& report) override;
 
  private:
@@ -82,6 +94,7 @@ class Speculation final : public Drafting {
     std::vector<std::string> warnings;
     size_t place = 0;  // in the current cycle
     void use_sources();
+    void use_sources(std::vector<DraftSource*> list);
     void warn(std::string sentence);  // once
   };
   bool run_drafter(std::span<const DraftAsk> asked);

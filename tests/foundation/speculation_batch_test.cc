@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "engine/batch.h"
 #include "espalier/engine.h"
+#include "speculation_drafts.h"
 #include "tiny_models.h"
 
 namespace espalier::test {
@@ -178,7 +179,38 @@ TEST(SpeculationBatch, the_drafter_drafts_for_all_of_them) {
   });
 }
 
-TEST(SpeculationBatch, an_answer_that_fails_takes_no_other_with_it) {
+TEST(SpeculationBatch, an_answer_whose_call_fails_takes_no_other_with_it) {
+  for (const char* mode : {"auto", "off", "tree:30"}) {
+    const Engine engine = std::move(Engine::open({.model = kDemo, .threads = 1, .cache = false})).value();
+    Random random(7);
+    std::vector<Ask> asks = random_asks(random, 6, engine.info().vocabulary);
+    constexpr int32_t kPoison = 19;  // no prompt has it but one; no answer may
+    for (Ask& a : asks) a.options.logit_bias = {{kPoison, -1000.0f}};
+    const std::vector<Answer> expected = alone(engine, asks);
+    asks[3].prompt.ids.back() = kPoison;
+    auto inner = std::move(engine.impl()->model);
+    engine.impl()->model = std::make_unique<Poisoned>(*inner, kPoison);
+    {
+      std::vector<Request> requests;
+      for (const Ask& a : asks) requests.push_back(request_of(engine, a, mode));
+      std::vector<int> times(asks.size());
+      engine.run_together(requests, 6, [&](size_t index, Result<Answer> answer) {
+        ++times[index];
+        ASSERT_EQ(answer.ok(), index != 3) << mode << ", " << index;
+        if (!answer.ok()) {
+          EXPECT_NE(answer.status().message().find("not finite"), std::string::npos);
+          return;
+        }
+        answer->warnings.clear();  // a drafted token may be the poison: it is told
+        EXPECT_EQ(text_of(engine, *answer), text_of(engine, expected[index])) << mode << ", " << index;
+      });
+      EXPECT_EQ(times, std::vector<int>(asks.size(), 1));
+    }
+    engine.impl()->model = std::move(inner);
+  }
+}
+
+TEST(SpeculationBatch, a_request_that_has_run_already_takes_no_other_with_it) {
   const Engine& engine = engine_of(kDemo);
   Random random(3);
   const std::vector<Ask> asks = random_asks(random, 4, engine.info().vocabulary);

@@ -42,6 +42,7 @@ class OneTree : public Drafting {
     path = kept.path;
   }
   void keep(std::span<const KeptRows>) override {}
+  void abandon() override {}
   void observe(const StepReport&) override {}
 
   size_t verified = 0;
@@ -226,31 +227,6 @@ TEST(SpeculationDecoder, no_row_is_spent_behind_the_last_token_that_may_be_drawn
     EXPECT_EQ(state->length(), 5 + left);
   }
 }
-
-// A model whose calls fail where a row holds the given token.
-class Poisoned : public Model {
- public:
-  Poisoned(Model& inner, int32_t token) : inner_(inner), token_(token) {}
-  const Program& program() const override { return inner_.program(); }
-  Result<std::unique_ptr<State>> make_state() override { return inner_.make_state(); }
-  Result<Ticket> submit(const Call& call) override {
-    for (const Row& r : call.rows) failing_ = failing_ || r.token == token_;
-    return inner_.submit(call);
-  }
-  Result<CallStats> wait(Ticket ticket) override {
-    auto stats = inner_.wait(ticket);
-    if (!failing_) return stats;
-    failing_ = false;
-    ++failed;
-    return Status(Code::internal, "position 7: the logit of token 3 is not finite; the weights or the state are damaged");
-  }
-  int failed = 0;
-
- private:
-  Model& inner_;
-  int32_t token_;
-  bool failing_ = false;
-};
 
 TEST(SpeculationDecoder, a_drafted_token_that_breaks_the_call_does_not_end_the_text) {
   Bench bench("lfm2-f32");

@@ -186,6 +186,18 @@ void ScriptedDrafting::keep(std::span<const KeptRows> rows) {
   }
 }
 
+Result<Ticket> Poisoned::submit(const Call& call) {
+  failing_ = std::any_of(call.rows.begin(), call.rows.end(), [&](const Row& r) { return r.token == token_; });
+  return inner_.submit(call);
+}
+
+Result<CallStats> Poisoned::wait(Ticket ticket) {
+  auto stats = inner_.wait(ticket);
+  if (!failing_) return stats;
+  ++failed;
+  return Status(Code::internal, "position 7: the logit of token 3 is not finite; the weights or the state are damaged");
+}
+
 std::vector<std::string> unit_variants() {
   std::vector<std::string> out = {"reference"};
   for (const Isa isa : available_isas()) {

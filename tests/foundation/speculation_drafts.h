@@ -49,6 +49,7 @@ class ScriptedDrafting : public Drafting {
   void draft(std::span<const DraftAsk> asked, int32_t other_rows, std::span<DraftTree> trees) override;
   void settle(SequenceId id, const DraftTree& tree, const Acceptance& kept) override;
   void keep(std::span<const KeptRows> rows) override;
+  void abandon() override {}
   void observe(const StepReport&) override {}
 
   // What came in, for the tests that look at it.
@@ -69,6 +70,22 @@ class ScriptedDrafting : public Drafting {
   Random random_;
   std::function<DraftShape(int)> next_;
   std::map<SequenceId, std::span<const int32_t>> texts_;
+};
+
+// A model whose calls fail where a row holds the given token.
+class Poisoned : public Model {
+ public:
+  Poisoned(Model& inner, int32_t token) : inner_(inner), token_(token) {}
+  const Program& program() const override { return inner_.program(); }
+  Result<std::unique_ptr<State>> make_state() override { return inner_.make_state(); }
+  Result<Ticket> submit(const Call& call) override;
+  Result<CallStats> wait(Ticket ticket) override;
+  int failed = 0;
+
+ private:
+  Model& inner_;
+  int32_t token_;
+  bool failing_ = false;
 };
 
 // The units of this machine: "reference", "cpu-<isa>", "cpu-<isa>-i8".
