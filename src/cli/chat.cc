@@ -98,7 +98,7 @@ class Chat {
     if (!answer.ok()) return complain(answer.status());
     printer.end();
     if (!quiet)
-      for (const std::string& w : answer->warnings) err("espalier: warning: " + w + "\n");
+      for (const std::string& w : answer->warnings) err("espalier: warning: " + one_line(w) + "\n");
     if (args_.flag("stats")) err(stats_text(*answer, engine_.info()));
     return !out_closed();
   }

@@ -121,7 +121,7 @@ int run_one(const Arguments& args, const Engine& engine, const Job& job) {
   auto result = answer(engine, job, !json, quiet);
   if (!result.ok()) return fail(args, result.status());
   if (!quiet)
-    for (const std::string& w : result->warnings) err("espalier: warning: " + w + "\n");
+    for (const std::string& w : result->warnings) err("espalier: warning: " + one_line(w) + "\n");
   if (json) out(engine.to_json(*result) + "\n");
   if (args.flag("stats")) err(stats_text(*result, engine.info()));
   return finish_output(result->finish_reason == FinishReason::cancelled && interrupted() ? kExitInterrupted : kExitOk);
