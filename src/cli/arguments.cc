@@ -97,7 +97,11 @@ Arguments parse_command(const CommandSpec& command, const std::vector<std::strin
   args.positionals = std::move(positionals);
   for (const Slot& slot : slots) {
     if (slot.option->count() == 0) continue;
-    if (slot.spec->type == OptionType::flag) args.options.emplace_back(slot.spec, true);
+    if (slot.spec->type == OptionType::flag) {
+      for (const std::string& value : slot.option->results())
+        if (value != "true") throw UsageError{std::string("--") + slot.spec->name + " takes no value, found \"" + value + "\""};
+      args.options.emplace_back(slot.spec, true);
+    }
     for (const std::string& text : slot.texts) add_value(args, *slot.spec, text);
   }
   return args;

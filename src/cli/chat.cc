@@ -17,9 +17,12 @@ class Chat {
   Chat(const Arguments& args, Engine engine, GenerateOptions options, std::string tools, Conversation conversation)
       : args_(args), engine_(std::move(engine)), options_(std::move(options)), tools_(std::move(tools)), talk_(std::move(conversation)) {}
 
-  void set_system(const std::string& text) {
+  // False: it is no text, and nothing changed.
+  bool set_system(const std::string& text) {
+    if (const Status s = check_text(text, "system"); !s.ok()) return !complain(s);
     system_ = text;
     talk_.set_system(text);
+    return true;
   }
 
   int loop() {
@@ -28,7 +31,12 @@ class Chat {
     std::string line;
     for (;;) {
       if (typed) err("> ");
-      switch (read_line(line)) {
+      const auto got = read_line(line);
+      if (!got.ok()) {
+        complain(got.status());
+        return finish_output(code_);
+      }
+      switch (*got) {
         case Line::end:
           if (typed) err("\n");
           return finish_output(code_);
@@ -65,12 +73,13 @@ class Chat {
   }
 
   bool complain(const Status& status) {
-    err("espalier: " + status.message() + "\n");
+    cli::complain(status);
     code_ = kExitFailed;
     return true;
   }
 
   bool turn(const std::string& text) {
+    if (const Status s = check_text(text, "messages"); !s.ok()) return complain(s);
     const bool quiet = args_.flag("quiet");
     OnInterrupt cancel([](void* c) { static_cast<Conversation*>(c)->cancel(); }, &talk_);
     Progress progress("reading", quiet || !err_is_terminal());
@@ -89,7 +98,7 @@ class Chat {
     if (!answer.ok()) return complain(answer.status());
     printer.end();
     if (!quiet)
-      for (const std::string& w : answer->warnings) err("espalier: warning: " + w + "\n");
+      for (const std::string& w : answer->warnings) err("espalier: warning: " + one_line(w) + "\n");
     if (args_.flag("stats")) err(stats_text(*answer, engine_.info()));
     return !out_closed();
   }
@@ -120,8 +129,7 @@ int chat_command(const Arguments& args) {
   auto conversation = engine->conversation(tools);
   if (!conversation.ok()) return fail(args, conversation.status());
   Chat chat(args, *engine, options, tools, std::move(conversation).value());
-  chat.set_system(args.text("system").value_or(""));
-  return chat.loop();
+  return chat.set_system(args.text("system").value_or("")) ? chat.loop() : kExitFailed;
 }
 
 }  // namespace espalier::cli

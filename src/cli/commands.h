@@ -26,7 +26,13 @@ int profile_command(const Arguments& args);
 
 // The sentence on stderr behind "espalier: "; with --json the error object on stdout. Returns the exit code.
 int fail(const Arguments& args, const Status& status);
+// The sentence alone.
+void complain(const Status& status);
+// What a terminal shows in one line: what is no text is replaced, controls are blanks, the end of a very long one is left out.
+std::string one_line(const std::string& text);
 int usage(const std::string& message);
+// Refuses what is not UTF-8, by the field and the byte.
+Status check_text(const std::string& text, const char* field);
 // A line on stdout of JSON; the exit code that follows from writing it.
 int print_json(const Value& value);
 int finish_output(int code);  // `code`, or what a closed pipe or a full disk makes of it

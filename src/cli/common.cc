@@ -8,9 +8,13 @@
 #include "cli/commands.h"
 #include "cli/terminal.h"
 #include "engine/answer_json.h"
+#include "text/unicode.h"
+#include "text/utf8_stream.h"
 
 namespace espalier::cli {
 namespace {
+
+constexpr size_t kLineMax = 4000;
 
 bool exists(const std::string& path) {
   struct stat info;
@@ -27,8 +31,23 @@ std::string folder_of(const std::string& path) {
 int fail(const Arguments& args, const Status& status) {
   if (status.code() == Code::cancelled && interrupted()) return kExitInterrupted;
   if (args.flag("json")) out(to_json(error_json(status)) + "\n");
-  err("espalier: " + status.message() + "\n");
+  complain(status);
   return kExitFailed;
+}
+
+void complain(const Status& status) { err("espalier: " + one_line(status.message()) + "\n"); }
+
+std::string one_line(const std::string& text) {
+  std::string line = replace_invalid_utf8(text.substr(0, kLineMax));
+  for (char& c : line)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  return text.size() > kLineMax ? line + " ..." : line;
+}
+
+Status check_text(const std::string& text, const char* field) {
+  const size_t at = find_invalid_utf8(text);
+  if (at == std::string::npos) return {};
+  return invalid(std::string(field) + ": the text is not valid UTF-8 at byte " + std::to_string(at), field);
 }
 
 int usage(const std::string& message) {
@@ -65,7 +84,7 @@ Result<Engine> open_with_progress(const Arguments& args, const std::string& mode
   }();
   progress.clear();
   if (engine.ok() && !args.flag("quiet"))
-    for (const std::string& notice : engine->info().notices) err("espalier: note: " + notice + "\n");
+    for (const std::string& notice : engine->info().notices) err("espalier: note: " + one_line(notice) + "\n");
   return engine;
 }
 

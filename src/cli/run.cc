@@ -79,12 +79,14 @@ Result<Job> job_of_words(const Arguments& args, const Words& words) {
   Job job;
   ESPALIER_TRY(args.apply(job.options));
   ESPALIER_ASSIGN(const std::string text, prompt_text(args, words));
+  ESPALIER_TRY(check_text(text, "prompt"));
   if (args.flag("raw")) {
     job.prompt.raw = text;
     job.prompt.raw_special = args.flag("special");
     return job;
   }
   const auto system = args.text("system");
+  if (system) ESPALIER_TRY(check_text(*system, "system"));
   job.prompt.messages = "[" + (system ? message("system", *system) + "," : std::string()) + message("user", text) + "]";
   if (const auto tools = args.text("tools")) {
     ESPALIER_ASSIGN(job.prompt.tools, read_tools(*tools));
@@ -119,7 +121,7 @@ int run_one(const Arguments& args, const Engine& engine, const Job& job) {
   auto result = answer(engine, job, !json, quiet);
   if (!result.ok()) return fail(args, result.status());
   if (!quiet)
-    for (const std::string& w : result->warnings) err("espalier: warning: " + w + "\n");
+    for (const std::string& w : result->warnings) err("espalier: warning: " + one_line(w) + "\n");
   if (json) out(engine.to_json(*result) + "\n");
   if (args.flag("stats")) err(stats_text(*result, engine.info()));
   return finish_output(result->finish_reason == FinishReason::cancelled && interrupted() ? kExitInterrupted : kExitOk);
@@ -184,7 +186,7 @@ class Lines {
         if (args_.flag("stats")) err(stats_text(*result, engine_.info()));
       } else {
         out(to_json(error_json(result.status())) + "\n");
-        err("espalier: " + result.status().message() + "\n");
+        complain(result.status());
         code_ = kExitFailed;
       }
       result = Answer();

@@ -1,13 +1,11 @@
 #include "cli/terminal.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <cstdio>
-#include <fstream>
-#include <sstream>
 
 namespace espalier::cli {
 namespace {
@@ -92,40 +90,61 @@ void err(std::string_view text) {
 bool err_is_terminal() { return isatty(STDERR_FILENO) == 1; }
 bool in_is_terminal() { return isatty(STDIN_FILENO) == 1; }
 
-Result<std::string> read_all_input() {
+namespace {
+
+// Text is held whole, so what never ends must be refused before it fills the memory.
+constexpr size_t kInputBytesMax = size_t{1} << 30;
+
+Status unreadable(const std::string& name, const std::string& why) { return {Code::io, name + " could not be read: " + why}; }
+
+Status unreadable(const std::string& name) { return unreadable(name, std::strerror(errno)); }
+
+Status too_long(const std::string& name) { return unreadable(name, "it has more than " + std::to_string(kInputBytesMax >> 20) + " MiB"); }
+
+Result<std::string> read_all(int fd, const std::string& name) {
   std::string all;
   char buffer[65536];
   for (;;) {
-    const ssize_t n = ::read(STDIN_FILENO, buffer, sizeof buffer);
+    const ssize_t n = ::read(fd, buffer, sizeof buffer);
     if (n > 0) {
+      if (all.size() + static_cast<size_t>(n) > kInputBytesMax) return too_long(name);
       all.append(buffer, static_cast<size_t>(n));
     } else if (n == 0) {
       return all;
     } else if (errno != EINTR) {
-      return Status(Code::io, std::string("stdin could not be read: ") + std::strerror(errno));
+      return unreadable(name);
     } else if (interrupted()) {
       return Status(Code::cancelled, "interrupted");
     }
   }
 }
 
-Line read_line(std::string& line) {
+}  // namespace
+
+Result<std::string> read_all_input() { return read_all(STDIN_FILENO, "stdin"); }
+
+Result<Line> read_line(std::string& line) {
   static std::string pending;
   line.clear();
+  size_t seen = 0;
   for (;;) {
-    const size_t end = pending.find('\n');
+    const size_t end = pending.find('\n', seen);
     if (end != std::string::npos) {
       line = pending.substr(0, end);
       pending.erase(0, end + 1);
       if (!line.empty() && line.back() == '\r') line.pop_back();
       return Line::read;
     }
+    seen = pending.size();
+    if (seen > kInputBytesMax) return too_long("a line of stdin");
     char buffer[4096];
     const ssize_t n = ::read(STDIN_FILENO, buffer, sizeof buffer);
     if (n > 0) {
       pending.append(buffer, static_cast<size_t>(n));
     } else if (n < 0 && errno == EINTR) {
       return Line::interrupted;
+    } else if (n < 0) {
+      return unreadable("stdin");
     } else {
       line.swap(pending);
       pending.clear();
@@ -136,15 +155,15 @@ Line read_line(std::string& line) {
 
 Result<std::string> read_file(const std::string& path) {
   if (path == "-") return read_all_input();
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream text;
-  if (in) text << in.rdbuf();
-  if (!in || in.bad() || text.fail()) {
-    // An empty file sets failbit on the stream that it is copied to.
-    if (in && in.peek() == std::ifstream::traits_type::eof() && text.str().empty()) return std::string();
-    return Status(Code::io, path + ": could not be read: " + std::strerror(errno == 0 ? EISDIR : errno));
-  }
-  return text.str();
+  int fd = -1;
+  do {
+    fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  } while (fd < 0 && errno == EINTR && !interrupted());  // a pipe waits for its writer
+  if (fd < 0 && errno == EINTR) return Status(Code::cancelled, "interrupted");
+  if (fd < 0) return unreadable(path);
+  auto text = read_all(fd, path);
+  ::close(fd);
+  return text;
 }
 
 void Progress::update(uint64_t done, uint64_t total) {

@@ -48,9 +48,9 @@ bool in_is_terminal();
 
 // Everything on stdin. The status names what failed.
 Result<std::string> read_all_input();
-// One line without its end; false at the end of input or when a signal interrupted the wait.
+// One line without its end; nothing at the end of input or when a signal interrupted the wait.
 enum class Line { read, end, interrupted };
-Line read_line(std::string& line);
+Result<Line> read_line(std::string& line);
 Result<std::string> read_file(const std::string& path);  // "-" is stdin
 
 // "packing weights  43 %" on a terminal; elsewhere one line at the start. Nothing when quiet.

@@ -38,6 +38,7 @@ Status write_small_files(const Checkpoint& c, const fs::path& folder) {
 
 Status check_target(const fs::path& out) {
   std::error_code error;
+  if (out.empty()) return invalid("the name of the new folder is empty", "OUT");
   if (!fs::exists(out, error)) return {};
   if (fs::is_directory(out, error) && fs::is_empty(out, error)) return {};
   return invalid(out.string() + " exists already: expected a new name or an empty folder", "OUT");
@@ -71,7 +72,7 @@ Status convert_model(const Checkpoint& checkpoint, const ModelPlan& plan, Weight
   std::error_code error;
   fs::remove_all(made, error);
   fs::create_directories(made, error);
-  if (error) return io_error(made, error.message());
+  if (error) return io_error(target, "the folder cannot be made: " + error.message());
   Status status = write_folder(checkpoint, plan, form, made, team, progress);
   if (status.ok()) {
     fs::remove(target, error);  // an empty folder

@@ -103,6 +103,19 @@ TEST_F(Convert, a_folder_that_exists_is_never_written_into) {
   EXPECT_TRUE(fs::exists(folder_ / "out" / "mine.txt"));
 }
 
+TEST_F(Convert, a_name_that_cannot_be_made_is_refused_before_any_work) {
+  const TinyModel tiny = test::load_tiny("lfm2-f32");
+  const auto refused = [&](const std::string& out) {
+    return convert_model(*tiny.checkpoint, tiny.plan, WeightsForm::int8, out, team_, [](uint64_t, uint64_t) {
+      ADD_FAILURE() << "it packs already";
+      return true;
+    }).message();
+  };
+  EXPECT_EQ(refused(""), "the name of the new folder is empty");
+  std::ofstream(folder_ / "file") << "x";
+  EXPECT_NE(refused((folder_ / "file" / "out").string()).find("file/out: the folder cannot be made: "), std::string::npos);
+}
+
 TEST_F(Convert, a_cancelled_conversion_leaves_nothing) {
   const TinyModel tiny = test::load_tiny("lfm2-f32");
   const std::string out = (folder_ / "out").string();

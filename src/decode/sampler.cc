@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 
 #include "base/check.h"
 #include "decode/philox.h"
@@ -26,15 +27,29 @@ float penalised(float logit, const History::Counts& n, const Sampling& rules) {
   return logit;
 }
 
-}  // namespace
-
-float gumbel(uint64_t seed, int32_t position, int32_t id, uint32_t choice) {
+// The 24 bits that a candidate's noise is made of.
+uint32_t noise_bits(uint64_t seed, int32_t position, int32_t id, uint32_t choice) {
   const PhiloxKey key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
-  const uint32_t bits = philox4x32_10({static_cast<uint32_t>(position), static_cast<uint32_t>(id), choice, 0}, key)[0] >> 8;
+  return philox4x32_10({static_cast<uint32_t>(position), static_cast<uint32_t>(id), choice, 0}, key)[0] >> 8;
+}
+
+float noise_of(uint32_t bits) {
   // In fp32 the largest u would round to 1 and its noise to infinity.
   const double u = (static_cast<double>(bits) + 0.5) * 0x1p-24;
   return static_cast<float>(-precise_log(-precise_log(u)));
 }
+
+// True only if the noise is below `least` for sure: -log(-log u) <= -log(1 - u), and an exponential costs less than two
+// logarithms. The margin is far above the rounding of logits up to kBoundedLogit.
+constexpr float kBoundedLogit = 1000;
+bool stays_below(uint32_t bits, float least) {
+  const float rest = static_cast<float>(0xffffff - bits) * 0x1p-24f;  // at most 1 - u, exactly
+  return rest > 1.001f * canonical_exp(-least);
+}
+
+}  // namespace
+
+float gumbel(uint64_t seed, int32_t position, int32_t id, uint32_t choice) { return noise_of(noise_bits(seed, position, id, choice)); }
 
 void History::add_prompt(std::span<const int32_t> ids) {
   for (const int32_t id : ids) counts_[id].prompt = true;
@@ -117,15 +132,15 @@ void Sampler::filter() {
 }
 
 int32_t Sampler::draw(int32_t position) const {
-  const auto noisy = [&](const TopEntry& c) {
-    return c.logit / rules_.temperature + gumbel(rules_.seed, position, c.id, rules_.choice);
-  };
   // The best candidate first: nearly all others are then out of reach of any noise.
   TopEntry chosen = *std::min_element(candidates_.begin(), candidates_.end(), before);
-  float most = noisy(chosen);
+  float most = chosen.logit / rules_.temperature + gumbel(rules_.seed, position, chosen.id, rules_.choice);
   for (const TopEntry& c : candidates_) {
-    if (c.logit / rules_.temperature + kNoiseMax < most) continue;
-    const float value = noisy(c);
+    const float logit = c.logit / rules_.temperature;
+    if (logit + kNoiseMax < most) continue;
+    const uint32_t bits = noise_bits(rules_.seed, position, c.id, rules_.choice);
+    if (std::fabs(logit) < kBoundedLogit && std::fabs(most) < kBoundedLogit && stays_below(bits, most - logit)) continue;
+    const float value = logit + noise_of(bits);
     if (value > most || (value == most && before(c, chosen))) {
       most = value;
       chosen = c;

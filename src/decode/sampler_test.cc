@@ -190,22 +190,23 @@ TEST(Sampler, the_best_entries_alone_give_the_token_of_all_logits) {
 
 TEST(Sampler, skipping_hopeless_candidates_changes_nothing) {
   std::mt19937 rng(4);
-  std::normal_distribution<float> normal(0, 6);
   Sampling rules;
   rules.seed = 99;
   Sampler sampler(rules);
-  std::vector<float> logits(3000);
-  for (float& x : logits) x = normal(rng);
-  for (int position = 0; position < 100; ++position) {
-    int32_t best = 0;
-    float most = -1e30f;
-    for (int32_t id = 0; id < 3000; ++id)
-      if (const float v = logits[id] + gumbel(99, position, id, 0); v > most) {
-        most = v;
-        best = id;
-      }
-    EXPECT_EQ(sampler.choose(logits, {}, position), best);
-  }
+  std::vector<float> logits(5000);
+  for (const float spread : {0.1f, 1.0f, 6.0f, 400.0f})  // the flatter, the more the noise decides
+    for (int position = 0; position < 60; ++position) {
+      std::normal_distribution<float> normal(0, spread);
+      for (float& x : logits) x = normal(rng);
+      int32_t best = 0;
+      float most = -1e30f;
+      for (int32_t id = 0; id < 5000; ++id)
+        if (const float v = logits[static_cast<size_t>(id)] + gumbel(99, position, id, 0); v > most) {
+          most = v;
+          best = id;
+        }
+      EXPECT_EQ(sampler.choose(logits, {}, position), best) << spread;
+    }
 }
 
 TEST(Sampler, penalties_follow_a_path_that_is_pushed_and_popped) {

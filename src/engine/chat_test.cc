@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "engine/answer_builder.h"
+#include "engine/answer_json.h"
 #include "engine/text_model.h"
 
 namespace espalier {
@@ -68,6 +69,43 @@ TEST(AnswerBuilder, L34_a_call_that_was_not_offered_is_text_with_a_warning) {
   EXPECT_TRUE(a.tool_calls.empty());
   EXPECT_EQ(a.finish_reason, FinishReason::stop);
   EXPECT_EQ(a.warnings.size(), 1u);
+}
+
+TEST(AnswerBuilder, arguments_of_every_kind_reach_the_json_of_an_answer) {
+  const Answer a = replay(R"(<|tool_call_start|>[web_search(query='a b', n=5), python(code='print(1)\nprint(2)'), )"
+                          R"(grocery.order(items=[{"id":1,"q":2}]), ping()]<|tool_call_end|>)",
+                          with_tools());
+  EXPECT_EQ(a.text, "");
+  EXPECT_EQ(a.finish_reason, FinishReason::tool_calls);
+  const Value v = to_json_value(a, {});
+  EXPECT_EQ(v.find("finish_reason")->as_string(), "tool_calls");
+  const std::pair<const char*, const char*> expected[] = {{"web_search", R"({"query":"a b","n":5})"},
+                                                          {"python", R"x({"code":"print(1)\nprint(2)"})x"},
+                                                          {"grocery.order", R"({"items":[{"id":1,"q":2}]})"},
+                                                          {"ping", "{}"}};
+  const Value::Array& calls = v.find("tool_calls")->as_array();
+  ASSERT_EQ(calls.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(calls[i].find("type")->as_string(), "function");
+    EXPECT_EQ(calls[i].find_path("function.name")->as_string(), expected[i].first);
+    EXPECT_EQ(calls[i].find_path("function.arguments")->as_string(), expected[i].second);
+  }
+  EXPECT_EQ(parse_json(calls[1].find_path("function.arguments")->as_string())->find("code")->as_string(), "print(1)\nprint(2)");
+}
+
+TEST(AnswerBuilder, a_thought_cut_by_max_tokens_is_no_answer_in_either_mode) {
+  AnswerRules rules = with_tools();
+  rules.in_thought = true;
+  rules.max_tokens = 5;
+  std::string streamed;
+  const Answer a = replay("The user wants to know the time in several cities.</think>Hi.", rules, &streamed);
+  EXPECT_EQ(a.token_ids.size(), 5u);
+  EXPECT_EQ(a.finish_reason, FinishReason::length);
+  EXPECT_EQ(a.text, "");
+  ASSERT_TRUE(a.reasoning.has_value());
+  EXPECT_FALSE(a.reasoning->empty());
+  EXPECT_TRUE(std::string_view("The user wants to know the time").starts_with(*a.reasoning)) << *a.reasoning;
+  EXPECT_EQ(streamed, *a.reasoning) << "what was streamed is what the answer holds";
 }
 
 TEST(AnswerBuilder, L30_text_with_brackets_stays_text_and_streams) {

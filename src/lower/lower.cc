@@ -1,6 +1,7 @@
 #include "lower/lower.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "lower/lower_attention.h"
 #include "lower/lower_builder.h"
@@ -10,6 +11,9 @@ namespace {
 
 using lowering::PrimitiveBuilder;
 using P = Primitive;
+
+constexpr float kSmallestScale = 0x1p-12f;  // its inverse is well within fp16
+constexpr int32_t kMaximumPart = 1024;
 
 class FunctionLowering {
  public:
@@ -73,9 +77,28 @@ class FunctionLowering {
   }
 
   ValueId norm(ValueId x, ValueId w, int32_t axis, float eps) {
+    ValueId floor = b_.literal(eps);
+    if (options_.norm == NormForm::scaled) {
+      const ValueId inverse = b_.binary(P::div, b_.literal(1.0f), b_.binary(P::maximum, largest(x, axis), b_.literal(kSmallestScale)));
+      const ValueId root = b_.binary(P::mul, inverse, b_.literal(std::sqrt(eps)));
+      x = b_.binary(P::mul, x, inverse);
+      floor = b_.binary(P::mul, root, root);
+    }
     const ValueId mean = b_.along(P::reduce_mean, b_.binary(P::mul, x, x), axis);
-    const ValueId r = b_.unary(P::rsqrt, b_.binary(P::add, mean, b_.literal(eps)));
+    const ValueId r = b_.unary(P::rsqrt, b_.binary(P::add, mean, floor));
     return b_.binary(P::mul, b_.binary(P::mul, x, r), w);
+  }
+  // Of |x|, in parts that an accelerator takes at once.
+  ValueId largest(ValueId x, int32_t axis) {
+    const ValueId size = b_.binary(P::maximum, x, b_.binary(P::mul, x, b_.literal(-1.0f)));
+    const int32_t n = b_.shape(size)[static_cast<size_t>(axis)];
+    ValueId out = kNone;
+    for (int32_t first = 0; first < n; first += kMaximumPart) {
+      const int32_t length = std::min(kMaximumPart, n - first);
+      const ValueId m = b_.along(P::reduce_max, length == n ? size : b_.slice(size, axis, first, length), axis);
+      out = out == kNone ? m : b_.binary(P::maximum, out, m);
+    }
+    return out;
   }
 
   ValueId linear(const Op& op) {

@@ -20,9 +20,16 @@
 
 namespace espalier {
 
+// How a norm keeps its squares within fp16 (above 65504 from |x| = 256 on).
+enum class NormForm : uint8_t {
+  plain,   // mean(x^2) + eps as it stands: for models whose activations are known to fit
+  scaled,  // x is divided by the row's largest |x| first, and the square root of eps with it: the same value for any x
+};
+
 struct LowerOptions {
   KvForm kv = KvForm::place;
   ScalarType weights = ScalarType::f16;  // of matrices; i8: one scale for each output
+  NormForm norm = NormForm::scaled;
   int32_t subrange = 2000;               // entries of the vocabulary in each part of the head
   int32_t attention_chunks = 1;          // more: the keys in so many parts, merged exactly
   std::optional<std::vector<std::string>> taps;  // outputs to give; nothing: all that the function has

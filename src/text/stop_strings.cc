@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "text/tokenizer_trie.h"
+#include "text/unicode.h"
 
 namespace espalier {
 namespace {
@@ -58,6 +59,8 @@ Result<StopStrings> StopStrings::create(const std::vector<std::string>& stops) {
   size_t total = 0;
   for (size_t i = 0; i < stops.size(); ++i) {
     if (stops[i].empty()) return invalid("stop string " + std::to_string(i + 1) + " of " + std::to_string(stops.size()) + " is empty; leave it out", "stop");
+    if (find_invalid_utf8(stops[i]) != std::string::npos)
+      return invalid("stop string " + std::to_string(i + 1) + " of " + std::to_string(stops.size()) + " is not valid UTF-8, so no answer can hold it", "stop");
     total += stops[i].size();
     if (total > kMaxStopBytes) return invalid("the stop strings have more than " + std::to_string(kMaxStopBytes) + " bytes together", "stop");
     automaton->trie.insert(stops[i], static_cast<uint32_t>(i));

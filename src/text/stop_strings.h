@@ -16,7 +16,8 @@ namespace espalier {
 
 class StopStrings {
  public:
-  // Fails for an empty stop string (it would stop everything) and for more than 4 MiB of them together.
+  // Fails for a stop string that is empty (it would stop everything) or not UTF-8 (it never would), and for more than 4 MiB of
+  // them together.
   static Result<StopStrings> create(const std::vector<std::string>& stops);
   bool empty() const;
 

@@ -55,6 +55,13 @@ TEST(StopStrings, empty_ones_are_refused_L24) {
   EXPECT_FALSE(StopStrings::create({std::string((4u << 20) + 1, 'a')}).ok());
 }
 
+TEST(StopStrings, one_that_no_text_can_hold_is_refused) {
+  const Result<StopStrings> made = StopStrings::create({"x", "ab\xff"});
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.status().field(), "stop");
+  EXPECT_NE(made.status().message().find("2 of 2 is not valid UTF-8"), std::string::npos);
+}
+
 TEST(StopStrings, five_thousand_are_no_slower_L24) {
   std::vector<std::string> stops;
   for (int i = 0; i < 5000; ++i) stops.push_back(std::string(200, 'a') + std::to_string(i));

@@ -54,7 +54,7 @@ TEST(Gguf, L02_products_that_wrap_are_refused) {
   for (std::vector<uint64_t> dims : {std::vector<uint64_t>{(uint64_t{1} << 42) + 1, 1152}, {~uint64_t{0}, 2}, {uint64_t{1} << 62, 4}, {32, uint64_t{1} << 60}}) {
     GgufBytes g;
     g.tensor("w", dims, 0, 0);
-    EXPECT_NE(failure(g.bytes(std::string(64, '\0'))), "") << dims[0];
+    EXPECT_SAYS(failure(g.bytes(std::string(64, '\0'))), dims[1] == 1152 ? "tensor w: expected 20266198323171840 bytes" : "more bytes than can be counted");
   }
 }
 
@@ -80,6 +80,12 @@ TEST(Gguf, L03_lengths_beyond_the_file_cost_nothing) {
   GgufBytes more;
   more.key_count = uint64_t{1} << 50;
   EXPECT_SAYS(failure(more.bytes()), "metadata keys");
+}
+
+TEST(Gguf, names_that_no_sentence_could_hold_are_refused) {
+  EXPECT_SAYS(failure(GgufBytes().u32(std::string(1025, 'k'), 1).bytes()), "metadata key 0: a name of 1025 bytes, and at most 1024 are allowed");
+  EXPECT_SAYS(failure(GgufBytes().u32("fine", 1).u32(std::string("a\0b", 3), 1).bytes()), "metadata key 1: expected a name, found control characters");
+  EXPECT_SAYS(failure(GgufBytes().tensor("w\n", {8}, 0, 0).bytes(std::string(32, '\0'))), "tensor name 0: expected a name");
 }
 
 TEST(Gguf, metadata_arrays_together_are_bounded) {

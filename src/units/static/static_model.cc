@@ -60,6 +60,7 @@ LowerOptions lower_options(const Program& program, const StaticOptions& options)
   LowerOptions o;
   o.kv = options.kv;
   o.weights = options.weights;
+  o.norm = options.norm;
   o.subrange = options.subrange;
   o.attention_chunks = options.attention_chunks;
   for (const Function& f : program.functions)

@@ -1,7 +1,7 @@
 // The static unit: any call as runs of fixed-shape functions, a window of rows and one of a few K/V buckets, over a back end.
 //
 // Functions  for each function of the program, each bucket and each form of the head one lowered function; the smallest bucket
-//            that holds the context runs. Padding rows are zeros that see only themselves.
+//            that holds the context runs. Padding rows repeat the first one and see only themselves.
 // State      K/V columns and frames in the functions' layout. Accepted rows that no window has written are fed again in the next
 //            call. A sequence holds fewer rows than the largest bucket has columns; with `dynamic` a window fewer.
 // Several sequences share a window where their columns fit one bucket (place, delta).
@@ -22,6 +22,7 @@ struct StaticOptions {
   std::vector<int32_t> buckets = {128, 256, 512, 1024, 2048, 4096};  // columns, ascending
   KvForm kv = KvForm::place;
   ScalarType weights = ScalarType::f16;
+  NormForm norm = NormForm::scaled;
   int32_t subrange = 2000;
   int32_t attention_chunks = 1;
   EvaluateOptions evaluate = {Arithmetic::f16};  // of the evaluator as back end

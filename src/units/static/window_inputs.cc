@@ -42,10 +42,13 @@ class Filler {
     features(name, to);
   }
 
+  // Padding repeats the first row: a row of zeros would divide by zero where an accelerator flushes the norm's eps.
+  const StateRow& row(size_t r) const { return *layout_.rows[r < layout_.rows.size() ? r : 0].row; }
+
   void embedding(std::vector<float>& to) const {
     const size_t n = tables_.embedding_width;
-    for (size_t r = 0; r < layout_.rows.size(); ++r)
-      for (size_t c = 0; c < n; ++c) to[c * w_ + r] = tables_.embedding[size(layout_.rows[r].row->token) * n + c];
+    for (size_t r = 0; r < w_; ++r)
+      for (size_t c = 0; c < n; ++c) to[c * w_ + r] = tables_.embedding[size(row(r).token) * n + c];
   }
 
   void angles(const std::string& name, size_t part, std::vector<float>& to) const {
@@ -53,7 +56,7 @@ class Filler {
     const size_t half = table.head_dim() / 2;
     std::vector<float> both(2 * half);
     for (size_t r = 0; r < w_; ++r) {
-      table.fill_row(r < layout_.rows.size() ? layout_.rows[r].row->position : 0, both.data());
+      table.fill_row(row(r).position, both.data());
       for (size_t i = 0; i < half; ++i) to[i * w_ + r] = both[part * half + i];
     }
   }
@@ -118,8 +121,8 @@ class Filler {
       if (in.name.starts_with("edge.")) continue;
       const size_t n = size(original_.values[size(in.value)].width);
       if (in.name == name)
-        for (size_t r = 0; r < layout_.rows.size(); ++r)
-          for (size_t c = 0; c < n; ++c) to[c * w_ + r] = layout_.rows[r].row->features[first + c];
+        for (size_t r = 0; r < w_; ++r)
+          for (size_t c = 0; c < n; ++c) to[c * w_ + r] = row(r).features[first + c];
       first += n;
     }
   }
