@@ -120,7 +120,7 @@ int chat_command(const Arguments& args) {
   if (Status s = args.apply(options); !s.ok()) return fail(args, s);
   std::string tools;
   if (const auto path = args.text("tools")) {
-    auto text = read_file(*path);
+    auto text = read_tools(*path);
     if (!text.ok()) return fail(args, text.status());
     tools = std::move(text).value();
   }

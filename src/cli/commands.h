@@ -38,6 +38,8 @@ int print_json(const Value& value);
 int finish_output(int code);  // `code`, or what a closed pipe or a full disk makes of it
 // Opens the model with progress on stderr and its notices; Ctrl-C ends it with Code::cancelled.
 Result<Engine> open_with_progress(const Arguments& args, const std::string& model);
+// The array of tools in a file that holds it alone or in a body, as JSON.
+Result<std::string> read_tools(const std::string& path);
 // The embedded default, or an error that says how to get a model.
 Result<std::string> default_model();
 bool looks_like_model(const std::string& word);

@@ -88,6 +88,15 @@ Result<Engine> open_with_progress(const Arguments& args, const std::string& mode
   return engine;
 }
 
+Result<std::string> read_tools(const std::string& path) {
+  ESPALIER_ASSIGN(const std::string text, read_file(path));
+  auto value = parse_json(text);
+  if (!value.ok()) return Status(Code::invalid_argument, path + ": " + value.status().message(), "tools");
+  const Value* tools = value->is_object() ? value->find("tools") : &*value;
+  if (tools == nullptr || !tools->is_array()) return invalid(path + ": expected an array of tools, or an object with \"tools\"", "tools");
+  return to_json(*tools);
+}
+
 bool looks_like_model(const std::string& word) {
   return exists(word) || word.find('/') != std::string::npos || word.ends_with(".gguf");
 }
