@@ -64,6 +64,20 @@ TEST(OracleBench, the_drafters_own_calls_are_made_beside_the_oracle) {
   EXPECT_FALSE(bench_oracle(*engine.impl(), trace(), o).ok());
 }
 
+TEST(OracleBench, a_drafter_that_is_never_right_is_asked_less_and_less) {
+  const Engine engine = open(kTiny);
+  OracleTrace never = trace();
+  never.right = false;
+  OracleBenchOptions o;
+  o.modes = {"tree:8", "auto"};
+  o.depth = 64;
+  o.tokens = 300;
+  const auto r = bench_oracle(*engine.impl(), never, o);
+  ASSERT_TRUE(r.ok()) << r.status().message();
+  EXPECT_EQ(r->find("rows")->as_array()[1].find("tokens_per_cycle")->as_double(), 1);
+  EXPECT_LT(r->find("rows")->as_array()[2].find("rows_per_cycle")->as_double(), 2);
+}
+
 TEST(OracleTrace, what_a_file_says_is_checked) {
   const auto refused = [](const char* text) { return !read_trace(text, "file").ok(); };
   EXPECT_TRUE(refused("{"));

@@ -25,6 +25,10 @@ Result<OracleTrace> read_trace(const std::string& text, const std::string& where
   const auto wrong = [&] { return invalid(where + ": expected {\"hits\": [[0.7, 0.1], ...]}: 1 to 63 depths of 1 to 32 shares that sum to at most 1", "draft"); };
   OracleTrace out;
   if (const Value* from = v->find("from"); from != nullptr && from->is_string()) out.from = from->as_string();
+  if (const Value* right = v->find("right"); right != nullptr) {
+    if (!right->is_bool()) return wrong();
+    out.right = right->as_bool();
+  }
   const Value* hits = v->find("hits");
   if (hits == nullptr || !hits->is_array() || hits->as_array().empty() || hits->as_array().size() > kDepthsMax) return wrong();
   for (const Value& depth : hits->as_array()) {
@@ -70,10 +74,11 @@ void OracleSource::propose(const DraftPlace& place, size_t limit, std::vector<Pr
   if (depth >= trace_.hits.size()) return;
   const std::vector<double>& shares = trace_.hits[depth];
   const bool on_path = next < truth_.size() && std::equal(place.path.begin(), place.path.end(), truth_.begin() + static_cast<std::ptrdiff_t>(length_));
-  const int32_t right = on_path ? truth_[next] : -1;
+  const int32_t right = on_path ? truth_[next] : -1;  // -1: every token is wrong
   double left = draw(length_, depth);
   size_t rank = 0;
   while (rank < shares.size() && left >= shares[rank]) left -= shares[rank++];
+  if (!trace_.right) rank = shares.size();
   // Wrong tokens: any that differ from the right one and from each other.
   int32_t wrong = static_cast<int32_t>(draw(length_, depth + 31) * vocabulary_);
   for (size_t i = 0; i < std::min(limit, shares.size()); ++i) {

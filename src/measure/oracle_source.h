@@ -18,6 +18,7 @@ namespace espalier {
 struct OracleTrace {
   std::string from;
   std::vector<std::vector<double>> hits;  // (depth, rank): shares, falling along the ranks; each depth sums to at most 1
+  bool right = true;  // "right": false promises the same and is never right: the worst drafter there is
 };
 
 // Refused: anything but 1 to 63 depths of 1 to 32 shares from 0 to 1 that sum to at most 1. `where` names the file.
