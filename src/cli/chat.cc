@@ -98,7 +98,7 @@ class Chat {
     if (!answer.ok()) return complain(answer.status());
     printer.end();
     if (!quiet)
-      for (const std::string& w : answer->warnings) err("espalier: warning: " + w + "\n");
+      for (const std::string& w : answer->warnings) err("espalier: warning: " + one_line(w) + "\n");
     if (args_.flag("stats")) err(stats_text(*answer, engine_.info()));
     return !out_closed();
   }
@@ -120,7 +120,7 @@ int chat_command(const Arguments& args) {
   if (Status s = args.apply(options); !s.ok()) return fail(args, s);
   std::string tools;
   if (const auto path = args.text("tools")) {
-    auto text = read_file(*path);
+    auto text = read_tools(*path);
     if (!text.ok()) return fail(args, text.status());
     tools = std::move(text).value();
   }

@@ -26,8 +26,10 @@ int profile_command(const Arguments& args);
 
 // The sentence on stderr behind "espalier: "; with --json the error object on stdout. Returns the exit code.
 int fail(const Arguments& args, const Status& status);
-// The sentence alone; bytes of the input that are no text are replaced in it.
+// The sentence alone.
 void complain(const Status& status);
+// What a terminal shows in one line: what is no text is replaced, controls are blanks, the end of a very long one is left out.
+std::string one_line(const std::string& text);
 int usage(const std::string& message);
 // Refuses what is not UTF-8, by the field and the byte.
 Status check_text(const std::string& text, const char* field);
@@ -36,6 +38,8 @@ int print_json(const Value& value);
 int finish_output(int code);  // `code`, or what a closed pipe or a full disk makes of it
 // Opens the model with progress on stderr and its notices; Ctrl-C ends it with Code::cancelled.
 Result<Engine> open_with_progress(const Arguments& args, const std::string& model);
+// The array of tools in a file that holds it alone or in a body, as JSON.
+Result<std::string> read_tools(const std::string& path);
 // The embedded default, or an error that says how to get a model.
 Result<std::string> default_model();
 bool looks_like_model(const std::string& word);

@@ -14,6 +14,8 @@
 namespace espalier::cli {
 namespace {
 
+constexpr size_t kLineMax = 4000;
+
 bool exists(const std::string& path) {
   struct stat info;
   return ::stat(path.c_str(), &info) == 0;
@@ -33,7 +35,14 @@ int fail(const Arguments& args, const Status& status) {
   return kExitFailed;
 }
 
-void complain(const Status& status) { err("espalier: " + replace_invalid_utf8(status.message()) + "\n"); }
+void complain(const Status& status) { err("espalier: " + one_line(status.message()) + "\n"); }
+
+std::string one_line(const std::string& text) {
+  std::string line = replace_invalid_utf8(text.substr(0, kLineMax));
+  for (char& c : line)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  return text.size() > kLineMax ? line + " ..." : line;
+}
 
 Status check_text(const std::string& text, const char* field) {
   const size_t at = find_invalid_utf8(text);
@@ -75,8 +84,17 @@ Result<Engine> open_with_progress(const Arguments& args, const std::string& mode
   }();
   progress.clear();
   if (engine.ok() && !args.flag("quiet"))
-    for (const std::string& notice : engine->info().notices) err("espalier: note: " + notice + "\n");
+    for (const std::string& notice : engine->info().notices) err("espalier: note: " + one_line(notice) + "\n");
   return engine;
+}
+
+Result<std::string> read_tools(const std::string& path) {
+  ESPALIER_ASSIGN(const std::string text, read_file(path));
+  auto value = parse_json(text);
+  if (!value.ok()) return Status(Code::invalid_argument, path + ": " + value.status().message(), "tools");
+  const Value* tools = value->is_object() ? value->find("tools") : &*value;
+  if (tools == nullptr || !tools->is_array()) return invalid(path + ": expected an array of tools, or an object with \"tools\"", "tools");
+  return to_json(*tools);
 }
 
 bool looks_like_model(const std::string& word) {

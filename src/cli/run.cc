@@ -53,15 +53,6 @@ Result<std::string> prompt_text(const Arguments& args, const Words& words) {
   return text;
 }
 
-Result<std::string> read_tools(const std::string& path) {
-  ESPALIER_ASSIGN(const std::string text, read_file(path));
-  auto value = parse_json(text);
-  if (!value.ok()) return Status(Code::invalid_argument, path + ": " + value.status().message(), "tools");
-  const Value* tools = value->is_object() ? value->find("tools") : &*value;
-  if (tools == nullptr || !tools->is_array()) return invalid(path + ": expected an array of tools, or an object with \"tools\"", "tools");
-  return to_json(*tools);
-}
-
 Result<Job> job_of_body(const std::string& text, const std::string& where, const Arguments& args) {
   auto value = parse_json(text);
   if (!value.ok()) return Status(Code::invalid_argument, where + ": " + value.status().message(), "messages");
@@ -121,7 +112,7 @@ int run_one(const Arguments& args, const Engine& engine, const Job& job) {
   auto result = answer(engine, job, !json, quiet);
   if (!result.ok()) return fail(args, result.status());
   if (!quiet)
-    for (const std::string& w : result->warnings) err("espalier: warning: " + w + "\n");
+    for (const std::string& w : result->warnings) err("espalier: warning: " + one_line(w) + "\n");
   if (json) out(engine.to_json(*result) + "\n");
   if (args.flag("stats")) err(stats_text(*result, engine.info()));
   return finish_output(result->finish_reason == FinishReason::cancelled && interrupted() ? kExitInterrupted : kExitOk);

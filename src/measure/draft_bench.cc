@@ -141,6 +141,7 @@ class Bench {
         ESPALIER_ASSIGN(Run run, answer(p, t, mode, t == 0 && mode == o_.traced));
         if (mode == "off") {
           table.kinds.push_back(kind_of(run.answer));
+          table.answers.push_back(run.answer.token_ids);
           plain_[t].push_back(run.answer);
         }
         ESPALIER_TRY(compare(p, t, mode, run.answer));

@@ -35,6 +35,7 @@ struct DraftCell {
 struct DraftTable {
   double temperature = 0;
   std::vector<std::string> kinds;  // of each prompt's answer: "call", "prose"
+  std::vector<std::vector<int32_t>> answers;  // their tokens, without the end token
   std::map<std::string, std::map<std::string, DraftCell>> cells;  // by mode, then kind: "call", "prose", "all"
 };
 

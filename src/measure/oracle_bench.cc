@@ -46,8 +46,11 @@ class Bench {
         Row& row = rows_[(i + static_cast<size_t>(round)) % rows_.size()];
         ESPALIER_TRY(tell(row.mode + ", round " + std::to_string(round + 1) + " of " + std::to_string(o_.rounds)));
         SpeculationStats stats;
-        std::vector<int32_t> text;
-        ESPALIER_ASSIGN(const double ms, decode(row.mode, text, stats));
+        std::vector<int32_t> text = truth_;
+        double ms = plain_ms_;  // what made the truth is plain decoding's first round
+        if (row.mode != "off" || round > 0) {
+          ESPALIER_ASSIGN(ms, decode(row.mode, text, stats));
+        }
         if (text != truth_) return Status(Code::internal, row.mode + ": the text differs from plain decoding");
         if (round < first) continue;
         row.ms.push_back(ms);
@@ -73,7 +76,7 @@ class Bench {
     for (int32_t i = 0; i <= o_.depth; ++i) prompt_.push_back(synthetic_token(i, vocabulary));
     ESPALIER_TRY(tell("decoding plainly"));
     SpeculationStats none;
-    ESPALIER_ASSIGN([[maybe_unused]] const double ms, decode("off", truth_, none));
+    ESPALIER_ASSIGN(plain_ms_, decode("off", truth_, none));
     return {};
   }
 
@@ -159,6 +162,7 @@ class Bench {
   const OracleProgress& progress_;
   std::unique_ptr<State> state_, drafter_;
   std::vector<int32_t> prompt_, truth_;
+  double plain_ms_ = 0;
   std::vector<Row> rows_;
 };
 

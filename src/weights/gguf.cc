@@ -46,6 +46,15 @@ class Cursor {
     return {};
   }
 
+  // A name stands in sentences, so it must be fit to be read.
+  Status read_name(std::string* out, const std::string& what) {
+    ESPALIER_TRY(read_string(out, what));
+    if (out->size() > kGgufNameMax) return corrupt(what + ": a name of " + count_text(out->size(), "bytes") + ", and at most " + count_text(kGgufNameMax, "are allowed"));
+    const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+    if (std::any_of(out->begin(), out->end(), is_control)) return corrupt(what + ": expected a name, found control characters");
+    return {};
+  }
+
  private:
   Status short_of(uint64_t wanted, const std::string& what) const {
     return corrupt(what + ": expected " + count_text(wanted, "bytes") + " at byte " + std::to_string(at_) + ", found only " +
@@ -181,7 +190,7 @@ Status Parser::read_metadata() {
     std::string key;
     uint32_t type = 0;
     Value value;
-    ESPALIER_TRY(in_.read_string(&key, "metadata key " + std::to_string(i)));
+    ESPALIER_TRY(in_.read_name(&key, "metadata key " + std::to_string(i)));
     if (!seen.insert(key).second) return corrupt("metadata key " + key + " is repeated");
     ESPALIER_TRY(in_.read(&type, key));
     ESPALIER_TRY(read_value(type, 0, key, &value));
@@ -203,7 +212,7 @@ Status Parser::read_alignment() {
 }
 
 Status Parser::read_info(TensorView* tensor, uint64_t* offset) {
-  ESPALIER_TRY(in_.read_string(&tensor->name, "tensor name " + std::to_string(out_.tensors.size())));
+  ESPALIER_TRY(in_.read_name(&tensor->name, "tensor name " + std::to_string(out_.tensors.size())));
   const std::string where = "tensor " + tensor->name;
   uint32_t dims = 0, type = 0;
   ESPALIER_TRY(in_.read(&dims, where));

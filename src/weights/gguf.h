@@ -25,6 +25,7 @@ inline constexpr uint64_t kGgufKeysMax = 65'536;
 inline constexpr uint64_t kGgufTensorsMax = 1'000'000;
 inline constexpr uint64_t kGgufElementsMax = 4'194'304;  // of all metadata arrays together
 inline constexpr uint64_t kGgufStringMax = 67'108'864;
+inline constexpr uint64_t kGgufNameMax = 1024;  // of a metadata key or a tensor
 inline constexpr uint64_t kGgufAlignmentMax = 65'536;
 
 struct Gguf {

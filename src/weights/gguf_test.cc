@@ -82,6 +82,12 @@ TEST(Gguf, L03_lengths_beyond_the_file_cost_nothing) {
   EXPECT_SAYS(failure(more.bytes()), "metadata keys");
 }
 
+TEST(Gguf, names_that_no_sentence_could_hold_are_refused) {
+  EXPECT_SAYS(failure(GgufBytes().u32(std::string(1025, 'k'), 1).bytes()), "metadata key 0: a name of 1025 bytes, and at most 1024 are allowed");
+  EXPECT_SAYS(failure(GgufBytes().u32("fine", 1).u32(std::string("a\0b", 3), 1).bytes()), "metadata key 1: expected a name, found control characters");
+  EXPECT_SAYS(failure(GgufBytes().tensor("w\n", {8}, 0, 0).bytes(std::string(32, '\0'))), "tensor name 0: expected a name");
+}
+
 TEST(Gguf, metadata_arrays_together_are_bounded) {
   GgufBytes g;  // bytes are the densest element: 40 times their size in memory
   g.key("x", 9, raw(uint32_t{0}) + raw(uint64_t{kGgufElementsMax + 1}) + std::string(kGgufElementsMax + 1, 'a'));

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include "base/json.h"
@@ -114,6 +115,26 @@ TEST(Cli, every_option_of_run_reaches_the_engine) {
   EXPECT_TRUE(has(ran.err, "tree:12: 8 cycles"));
   const Value again = json(run({"run", kModel, "hello", "--raw", "--temperature", "0", "--max-tokens", "3", "--logit-bias", "70:100", "--quiet", "--json"}));
   for (const Value& id : again.find("token_ids")->as_array()) EXPECT_EQ(id.as_int(), 70);
+}
+
+TEST(Cli, tools_come_as_an_array_or_in_a_body_to_run_and_to_chat) {
+  const std::string array = R"([{"type":"function","function":{"name":"ping"}}])", model = temporary_folder() + "/tools";
+  std::filesystem::copy(kModel, model, std::filesystem::copy_options::recursive);
+  std::ofstream(model + "/chat_template.jinja") << "{{ tools | tojson }}{% for m in messages %}{{ m.content }}{% endfor %}";
+  const std::string alone = write_file("tools.json", array), body = write_file("tools-body.json", "{\"tools\":" + array + "}");
+  const std::vector<std::string> options = {"--temperature", "0", "--max-tokens", "3", "--quiet", "--tools"};
+  const auto with = [&](std::vector<std::string> words, const std::string& file) {
+    words.insert(words.end(), options.begin(), options.end());
+    words.push_back(file);
+    return run(words, "hi\n");
+  };
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"run", model, "hi"}, {"chat", model}}) {
+    const Ran a = with(words, alone), b = with(words, body);
+    EXPECT_EQ(a.code, 0) << a.err;
+    EXPECT_EQ(b.code, 0) << b.err;
+    EXPECT_EQ(a.out, b.out);
+    EXPECT_EQ(with(words, write_file("no-tools.json", "5")).code, 1);
+  }
 }
 
 TEST(Cli, messages_and_jsonl_answer_openai_bodies) {

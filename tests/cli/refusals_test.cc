@@ -189,6 +189,7 @@ TEST(Refusals, without_a_template_or_with_a_broken_one_chat_is_refused_and_raw_t
   with("a\n\n{{ no_such_function(1) }}", "line 3: 'no_such_function' is undefined");
   with("{% if messages %}\n{{ raise_exception('roles must alternate') }}{% endif %}", "line 2: the template refuses this conversation: roles must alternate");
   with("{% if %}", "line 1");
+  with("{{ raise_exception('two\\nlines \x1b[2J' ~ 'x' * 10000) }}", "two lines  [2Jxxx");
   std::filesystem::remove(model + "/chat_template.jinja");
   expect_refused({"run", model, "hi", "--quiet"}, "template");
   expect_refused({"render", model}, "template", conversation);
