@@ -107,7 +107,7 @@ constexpr OptionSpec kTable[] = {
     {"sequences", T::text, "LIST", "", "answers as many prompts together, a row for each number", kBench, nullptr, nullptr},
     {"temperature", T::number, "X", "0 and 0.8", "of the answers of --draft model", kBench, nullptr, nullptr},
     {"max-tokens", T::integer, "N", "128", "ends an answer of --draft model or --sequences after N tokens", kBench, nullptr, nullptr},
-    {"rounds", T::integer, "N", "5; 7 for calls, 3 for --sequences and oracle", "medians are taken over as many", kBench | kProfile, nullptr, nullptr},
+    {"rounds", T::integer, "N", "5; 7 for calls, 3 for --sequences, 1 for oracle", "medians are taken over as many", kBench | kProfile, nullptr, nullptr},
     {"trace", T::text, "FILE", "", "--draft model writes what the drafter hit, for --draft oracle:FILE", kBench, nullptr, nullptr},
     {"decode", T::integer, "N", "32", "tokens that are decoded", kBench, nullptr, nullptr},
     {"decode", T::flag, "", "", "stdin holds token ids, the output is their text", kTokenize, nullptr, nullptr},

@@ -53,7 +53,7 @@ Value trace_json(const OracleTrace& trace) {
   return v;
 }
 
-OracleSource::OracleSource(const OracleTrace& trace, std::span<const int32_t> truth, int32_t vocabulary, DraftSource* beside)
+OracleSource::OracleSource(const OracleTrace& trace, const std::vector<int32_t>& truth, int32_t vocabulary, DraftSource* beside)
     : trace_(trace), truth_(truth), vocabulary_(vocabulary), beside_(beside) {}
 
 void OracleSource::begin(std::span<const int32_t> text) {

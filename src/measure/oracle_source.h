@@ -26,8 +26,8 @@ Value trace_json(const OracleTrace& trace);
 
 class OracleSource final : public DraftSource {
  public:
-  // `truth`: the whole text, borrowed. `beside` (may be null, borrowed) is asked too, for the time that it takes.
-  OracleSource(const OracleTrace& trace, std::span<const int32_t> truth, int32_t vocabulary, DraftSource* beside);
+  // `truth`: the text as far as it is known, borrowed; it may grow between cycles. `beside` (may be null, borrowed) is asked too, for the time that it takes.
+  OracleSource(const OracleTrace& trace, const std::vector<int32_t>& truth, int32_t vocabulary, DraftSource* beside);
 
   std::string_view name() const override { return "oracle"; }
   void begin(std::span<const int32_t> text) override;
@@ -36,7 +36,7 @@ class OracleSource final : public DraftSource {
 
  private:
   const OracleTrace& trace_;
-  std::span<const int32_t> truth_;
+  const std::vector<int32_t>& truth_;
   int32_t vocabulary_;
   DraftSource* beside_;
   size_t length_ = 0;
