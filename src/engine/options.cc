@@ -47,6 +47,7 @@ Status set_speculate(G& g, const Value& v) { return g.speculate = v.as_string(),
 Status set_speculate_open(O& o, const Value& v) { return o.speculate = v.as_string(), Status(); }
 Status set_drafter(O& o, const Value& v) { return o.drafter = v.as_string(), Status(); }
 Status set_unit(O& o, const Value& v) { return o.unit = v.as_string(), Status(); }
+Status set_buckets(O& o, const Value& v) { return o.buckets = v.as_string(), Status(); }
 Status set_weights(O& o, const Value& v) { return o.weights = v.as_string(), Status(); }
 Status set_kv(O& o, const Value& v) { return o.kv = v.as_string(), Status(); }
 Status set_threads(O& o, const Value& v) {
@@ -92,7 +93,8 @@ constexpr OptionSpec kTable[] = {
     {"context", T::integer, "N", "what the model was made for", "tokens that a text may have", kOpens, nullptr, set_context},
     {"weights", T::text, "FORM", "auto", "auto (the file's own form; int8 for floats), int8, int4 or file", kOpens | kConvert | kInspect, nullptr, set_weights},
     {"kv", T::text, "TYPE", "fp16", "fp16 or int8: how keys and values are held", kOpens, nullptr, set_kv},
-    {"unit", T::text, "NAME", "cpu", "cpu or reference", kOpens, nullptr, set_unit},
+    {"unit", T::text, "NAME", "cpu", "cpu, reference or static (docs/static-programs.md)", kOpens, nullptr, set_unit},
+    {"buckets", T::text, "LIST", "powers of two from 128 to the context", "K/V lengths of the static unit's programs, ascending", kOpens, nullptr, set_buckets},
     {"threads", T::integer, "N", "what this process may use", "threads of the CPU unit", kOpens | kConvert, nullptr, set_threads},
     {"speculate", T::text, "MODE", "auto", "drafts that the model verifies: auto, off, chain:N (N tokens) or tree:N (N rows of a call); changes no text", kGenerates, set_speculate, set_speculate_open},
     {"drafter", T::text, "PATH", "drafter/ beside the model", "a DSpark drafter for this model: a folder or a .gguf file", kGenerates | kBench | kProfile, nullptr, set_drafter},

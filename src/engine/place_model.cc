@@ -1,6 +1,7 @@
 #include "engine/place_model.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <set>
 
@@ -9,6 +10,7 @@
 #include "engine/free_memory.h"
 #include "units/cpu/cpu_unit.h"
 #include "units/reference/reference.h"
+#include "units/static/static_unit.h"
 
 namespace espalier {
 namespace {
@@ -107,10 +109,70 @@ Result<std::unique_ptr<Model>> drafter_on_cpu(const OpenOptions& options, Engine
   return unit.compile_packed(plan.model.program, std::move(packed.weights));
 }
 
-Result<std::unique_ptr<Model>> drafter_on_reference(const OpenOptions&, Engine::Impl& engine, const Checkpoint& checkpoint, const DrafterPlan& plan) {
+Result<std::unique_ptr<Model>> drafter_from_floats(const OpenOptions&, Engine::Impl& engine, const Checkpoint& checkpoint, const DrafterPlan& plan) {
   ESPALIER_ASSIGN(const WeightSet target, float_weights(engine.plan, engine.checkpoint));
   ESPALIER_ASSIGN(const WeightSet weights, bind_drafter_weights(plan, checkpoint, engine.plan.program, target));
   return engine.unit->compile(plan.model.program, weights);
+}
+
+// "128,512": ascending numbers. The unit checks the rest.
+Result<std::vector<int32_t>> bucket_list(const std::string& text) {
+  std::vector<int32_t> out;
+  const char *at = text.data(), *end = at + text.size();
+  while (at < end) {
+    int32_t n = 0;
+    const auto [next, error] = std::from_chars(at, end, n);
+    if (error != std::errc() || (next != end && (*next != ',' || next + 1 == end))) return invalid("buckets: expected numbers with commas between them, found \"" + text + "\"", "buckets");
+    out.push_back(n);
+    at = next == end ? end : next + 1;
+  }
+  return out;
+}
+
+// The given buckets, or those of the defaults that the context needs. A context beyond the largest ends there, and says so.
+Result<StaticOptions> static_options(const OpenOptions& options, Engine::Impl& engine) {
+  StaticOptions o;
+  o.evaluate.threads = options.threads == 0 ? default_thread_count() : options.threads;
+  ESPALIER_ASSIGN(const WeightsForm form, weights_form(options.weights));
+  if (form == WeightsForm::int4) return unsupported("weights: the static unit holds fp16 (auto, file) or int8, found \"int4\"", "weights");
+  if (form == WeightsForm::int8) o.weights = ScalarType::i8;
+  ESPALIER_ASSIGN(const KvType kv, kv_type(options.kv));
+  if (kv != KvType::f16) return unsupported("kv: the static unit keeps fp16, found \"" + options.kv + "\"", "kv");
+  if (!options.buckets.empty()) {
+    ESPALIER_ASSIGN(o.buckets, bucket_list(options.buckets));
+  } else {
+    while (o.buckets.size() > 1 && o.buckets[o.buckets.size() - 2] >= engine.info.context) o.buckets.pop_back();
+  }
+  const int64_t largest = o.buckets.empty() ? 0 : o.buckets.back();
+  if (largest == 0 || engine.info.context <= largest) return o;
+  const std::string sentence = "context: " + std::to_string(engine.info.context) + " tokens, and the static unit's largest bucket takes " + std::to_string(largest);
+  if (options.context != 0) return invalid(sentence + "; shorten the context or give larger buckets", "context");
+  engine.info.notices.push_back(sentence + ": texts end there (--buckets sets it)");
+  engine.info.context = largest;
+  return o;
+}
+
+Status place_on_static(const OpenOptions& options, Engine::Impl& engine) {
+  ESPALIER_ASSIGN(const StaticOptions chosen, static_options(options, engine));
+  ESPALIER_ASSIGN(const WeightSet weights, float_weights(engine.plan, engine.checkpoint));
+  uint64_t values = 0;
+  for (const WeightDecl& w : engine.plan.program.weights) values += static_cast<uint64_t>(w.rows) * static_cast<uint64_t>(w.cols);
+  ESPALIER_TRY(fits(values * 4, options.model + ": its weights in the evaluator's fp32"));
+  ESPALIER_ASSIGN(engine.unit, make_static_unit(chosen));
+  ESPALIER_TRY(engine.unit->accepts(engine.plan.program));
+  ESPALIER_ASSIGN(engine.model, engine.unit->compile(engine.plan.program, weights));
+  const bool is_int8 = chosen.weights == ScalarType::i8;
+  engine.info.threads = chosen.evaluate.threads;
+  engine.info.kernels = "portable";
+  engine.info.weights = is_int8 ? "int8, one scale an output" : "fp16";
+  engine.info.kv = "fp16";
+  engine.info.weight_bytes = is_int8 ? values : values * 2;
+  return {};
+}
+
+Result<UnitInfo> describe_static() {
+  ESPALIER_ASSIGN(std::unique_ptr<Unit> unit, make_static_unit({}));
+  return unit->describe();
 }
 
 Result<UnitInfo> describe_cpu() {
@@ -121,7 +183,8 @@ Result<UnitInfo> describe_reference() { return make_reference_unit()->describe()
 
 constexpr UnitChoice kUnits[] = {
     {"cpu", place_on_cpu, drafter_on_cpu, true, describe_cpu},
-    {"reference", place_on_reference, drafter_on_reference, false, describe_reference},
+    {"reference", place_on_reference, drafter_from_floats, false, describe_reference},
+    {"static", place_on_static, drafter_from_floats, false, describe_static},
 };
 
 }  // namespace

@@ -70,6 +70,7 @@ TEST(Cli, refused_input_exits_1_with_a_sentence_and_with_json_an_object) {
   EXPECT_EQ(field({"run", kModel, "x", "--quiet", "--logprobs", "101"}), "logprobs");
   EXPECT_EQ(field({"run", kModel, "x", "--quiet", "--unit", "abacus"}), "unit");
   EXPECT_EQ(field({"run", kModel, "x", "--quiet", "--kv", "fp8"}), "kv");
+  EXPECT_EQ(field({"run", kModel, "x", "--quiet", "--unit", "static", "--buckets", "96,64"}), "buckets");
   EXPECT_EQ(field({"run", kModel, "x", "--quiet", "--weights", "int2"}), "weights");
   EXPECT_EQ(field({"run", kModel, "x", "--quiet", "--speculate", "chain:0"}), "speculate");
   EXPECT_EQ(field({"run", kModel, "x", "--quiet", "--drafter", "./no/such/drafter"}), "drafter");
@@ -264,7 +265,7 @@ TEST(Cli, the_cache_is_listed_and_cleared) {
 }
 
 TEST(Cli, verify_finds_both_ways_equal) {
-  for (const char* unit : {"cpu", "reference"}) {
+  for (const char* unit : {"cpu", "reference", "static"}) {
     const Ran ran = run({"verify", kModel, "--unit", unit, "--quiet", "--json"});
     EXPECT_EQ(ran.code, 0) << ran.err;
     EXPECT_TRUE(json(ran).find("equal")->as_bool());
@@ -272,9 +273,17 @@ TEST(Cli, verify_finds_both_ways_equal) {
   }
 }
 
+TEST(Cli, buckets_of_the_static_unit_end_its_context) {
+  const Ran ran = run({"run", kModel, "hello", "--raw", "--unit", "static", "--buckets", "64,96", "--temperature", "0", "--logit-bias", "70:100", "--quiet", "--json"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const Value v = json(ran);
+  EXPECT_EQ(v.find("prompt_token_ids")->as_array().size() + v.find("token_ids")->as_array().size(), 96u);
+  EXPECT_EQ(v.find("unit")->as_string(), "static");
+}
+
 TEST(Cli, units_are_listed) {
   const Value v = json(run({"units", "--json"}));
-  EXPECT_EQ(v.find("units")->as_array().size(), 2u);
+  EXPECT_EQ(v.find("units")->as_array().size(), 3u);
   EXPECT_TRUE(has(run({"units"}).out, "reference"));
 }
 

@@ -227,6 +227,65 @@ TEST(StaticUnit, random_calls_on_random_sequences_give_the_rows_of_the_plain_cal
       }
 }
 
+Outputs run_on(Model& model, State& state, const std::vector<Row>& rows) {
+  State* states[] = {&state};
+  Outputs out;
+  Call call;
+  call.rows = rows;
+  call.states = states;
+  call.out = &out;
+  const Result<CallStats> stats = model.run(call);
+  if (!stats.ok()) ADD_FAILURE() << stats.status().message();
+  return out;
+}
+
+std::unique_ptr<Model> fp16_model(const TinyModel& tiny, KvForm kv, int32_t rows, std::vector<int32_t> buckets, std::unique_ptr<Unit>& unit) {
+  StaticOptions o = small_options(kv, rows);
+  o.rows = rows;
+  o.buckets = std::move(buckets);
+  o.evaluate.arithmetic = Arithmetic::f16;
+  unit = std::move(make_static_unit(o)).value();
+  return std::move(unit->compile(tiny.plan.program, tiny.weights)).value();
+}
+
+// Random trees whose paths are kept, against the same tokens row by row in other windows and buckets: equal to the bit.
+void same_bits(const std::string& name, KvForm kv, uint64_t seed) {
+  const TinyModel tiny = load_tiny(name);
+  std::unique_ptr<Unit> units[2];
+  const bool blocks = kv == KvForm::dynamic;
+  const auto wild = fp16_model(tiny, kv, blocks ? 64 : 16, blocks ? std::vector<int32_t>{96, 160, 288} : std::vector<int32_t>{32, 64, 96, 224}, units[0]);
+  const auto plain = fp16_model(tiny, KvForm::delta, 32, {224}, units[1]);
+  const auto a = std::move(wild->make_state()).value(), b = std::move(plain->make_state()).value();
+  const size_t vocabulary = static_cast<size_t>(tiny.plan.program.vocabulary);
+  Random random(seed);
+  while (a->length() < 75) {
+    std::vector<Row> rows;
+    for (int32_t i = 0, n = 1 + random.below(40); i < n; ++i) {
+      const int32_t parent = i == 0 ? kState : random.below(3) != 0 ? i - 1 : random.below(i);
+      rows.push_back({random.below(static_cast<int32_t>(vocabulary)), 0, parent == kState ? a->length() : rows[static_cast<size_t>(parent)].position + 1, parent, kWantLogits});
+    }
+    const Outputs tree = run_on(*wild, *a, rows);
+    std::vector<int32_t> path = random_path(random, rows, 0);
+    for (int32_t r : path) {
+      const Outputs one = run_on(*plain, *b, {{rows[static_cast<size_t>(r)].token, 0, b->length(), kState, kWantLogits}});
+      ASSERT_TRUE(b->commit(std::vector<int32_t>{0}).ok());
+      const auto found = std::span(tree.logits).subspan(static_cast<size_t>(r) * vocabulary, vocabulary);
+      ASSERT_TRUE(std::equal(found.begin(), found.end(), one.logits.begin())) << name << ", " << kv_form_name(kv) << ", seed " << seed << ", position " << b->length() - 1;
+    }
+    ASSERT_TRUE(a->commit(path).ok());
+  }
+  EXPECT_EQ(serialize(a->export_neutral()), serialize(b->export_neutral())) << name << ", " << kv_form_name(kv);
+}
+
+TEST(StaticUnit, a_tree_has_the_bits_of_single_rows_in_any_window_and_bucket) {
+  for (const std::string& name : one_of_each_family())
+    for (KvForm kv : kForms)
+      for (uint64_t seed : {1u}) {
+        same_bits(name, kv, seed);
+        if (HasFatalFailure()) return;
+      }
+}
+
 TEST(StaticUnit, every_tiny_model_equals_the_reference) {
   for (const std::string& name : all_tiny_models()) {
     const TinyModel tiny = load_tiny(name);
