@@ -34,8 +34,11 @@ void check(const std::vector<PlanNode>& nodes, const std::vector<int32_t>& colum
         const std::vector<int32_t> path = path_of(nodes, w.rows[r]);
         ASSERT_GT(path.size(), base);
         for (size_t i = 0; i < path.size(); ++i) {
-          if (i < base) ASSERT_EQ(path[i], written[s][i]);
-          else ASSERT_TRUE(std::count(w.rows.begin(), w.rows.end(), path[i])) << "an ancestor is missing";
+          if (i < base) {
+            ASSERT_EQ(path[i], written[s][i]);
+          } else {
+            ASSERT_TRUE(std::count(w.rows.begin(), w.rows.end(), path[i])) << "an ancestor is missing";
+          }
         }
       }
       written[s].resize(base);
