@@ -95,7 +95,9 @@ std::map<std::string, Sums> sums_of(const std::string& unit) {
 TEST(Replay, on_the_reference_unit_chains_are_the_replays_and_trees_are_as_good) {
   for (const auto& [mode, s] : sums_of("reference")) {
     EXPECT_GE(s.turns, static_cast<int64_t>(kPrompts)) << "every text is the replay's";
-    if (mode == "chain:9") EXPECT_EQ(s.turns_equal, s.turns);
+    if (mode == "chain:9") {
+      EXPECT_EQ(s.turns_equal, s.turns);
+    }
     // Six short turns have some thirty cycles, so one more or less is much.
     EXPECT_NEAR(s.tokens_per_cycle() / s.replayed_tokens_per_cycle(), 1.0, kPrompts == 40 ? 0.03 : 0.1) << mode;
   }
