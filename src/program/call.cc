@@ -49,6 +49,15 @@ bool has_tap(const Function& f, const std::string& name) {
 
 }  // namespace
 
+void Outputs::clear() {
+  argmax.clear();
+  logits.clear();
+  top.clear();
+  lse.clear();
+  for (NamedOutput& tap : taps) tap.data.clear();
+  edges.clear();
+}
+
 Status check_call(const Program& program, const Call& call) {
   const Function* f = program.find(call.function.role);
   if (f == nullptr) return invalid("program " + program.family + " has no function " + role_name(call.function.role));

@@ -52,6 +52,9 @@ struct Outputs {
   std::vector<float> lse;       // log of the sum of exp(logit)
   std::vector<NamedOutput> taps;   // the caller fills in the names that it wants ("layer.2")
   std::vector<NamedOutput> edges;  // outputs of a segment
+
+  // Empties every list; the taps keep their names.
+  void clear();
 };
 
 struct FunctionId {

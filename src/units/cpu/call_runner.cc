@@ -22,12 +22,7 @@ CallRunner::CallRunner(CpuModel& model, const Schedule& schedule, const Call& ca
     : m_(model), schedule_(schedule), call_(call), function_(*schedule.function), counters_(schedule.phases.size() * 2) {}
 
 Status CallRunner::run() {
-  Outputs& out = *call_.out;
-  out.argmax.clear();
-  out.logits.clear();
-  out.top.clear();
-  out.lse.clear();
-  out.edges.clear();
+  call_.out->clear();
   bind_rows();
   bind_taps();
   ESPALIER_TRY(reserve());
@@ -58,7 +53,6 @@ void CallRunner::bind_taps() {
   for (uint32_t r = 0; r < n_rows(); ++r)
     if (call_.rows[r].wants & kWantTaps) tap_row_[r] = count++;
   for (NamedOutput& out : call_.out->taps) {
-    out.data.clear();
     for (size_t p = 0; p < function_.outputs.size(); ++p) {
       const Port& port = function_.outputs[p];
       if (port.name != out.name || (schedule_.segment != kNone && port.segment != schedule_.segment)) continue;

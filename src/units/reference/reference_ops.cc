@@ -51,13 +51,7 @@ Executor::Executor(const Program& program, const Tensors& tensors, const Call& c
 }
 
 Status Executor::run() {
-  Outputs& out = *call_.out;
-  out.argmax.clear();
-  out.logits.clear();
-  out.top.clear();
-  out.lse.clear();
-  out.edges.clear();
-  for (NamedOutput& tap : out.taps) tap.data.clear();
+  call_.out->clear();
   load_inputs();
   for (const Op& op : function_.ops) {
     if (call_.function.segment != kNone && op.segment != call_.function.segment) continue;

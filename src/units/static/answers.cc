@@ -44,11 +44,7 @@ std::vector<TopEntry> Answers::top(const std::vector<float>& logits) const {
 
 void Answers::write() {
   Outputs& out = *call_.out;
-  out.argmax.clear();
-  out.logits.clear();
-  out.top.clear();
-  out.lse.clear();
-  out.edges.clear();
+  out.clear();
   for (size_t r = 0; r < rows_.size(); ++r) {
     const uint32_t wants = call_.rows[r].wants;
     if (wants & kWantArgmax) out.argmax.push_back(rows_[r].argmax);
@@ -57,7 +53,6 @@ void Answers::write() {
     if (wants & kWantLse) out.lse.push_back(rows_[r].lse);
   }
   for (size_t t = 0; t < taps_.size(); ++t) {
-    out.taps[t].data.clear();
     for (const std::vector<float>& values : taps_[t]) out.taps[t].data.insert(out.taps[t].data.end(), values.begin(), values.end());
   }
 }
