@@ -5,6 +5,7 @@
 
 #include "base/half.h"
 #include "base/json.h"
+#include "base/lines.h"
 #include "base/value.h"
 
 namespace espalier {
@@ -71,6 +72,16 @@ TEST(Json, refuses_nesting_beyond_the_bound_without_recursion) {
 TEST(Json, large_integers_become_doubles) {
   EXPECT_EQ(parse_json("9223372036854775807")->as_int(), INT64_MAX);
   EXPECT_TRUE(parse_json("18446744073709551616")->is_double());
+}
+
+TEST(Lines, blank_ones_count_and_are_left_out) {
+  const std::string text = "a\n \t\r\n\nb\r\nc";
+  std::vector<std::pair<std::string, size_t>> found;
+  for (const auto& [line, number] : record_lines(text)) found.emplace_back(line, number);
+  const std::vector<std::pair<std::string, size_t>> expected = {{"a", 1}, {"b\r", 4}, {"c", 5}};
+  EXPECT_EQ(found, expected);
+  EXPECT_TRUE(record_lines("").empty());
+  EXPECT_TRUE(record_lines("\n\n").empty());
 }
 
 }  // namespace

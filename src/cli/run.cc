@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "base/json.h"
+#include "base/lines.h"
 #include "cli/commands.h"
 #include "cli/stats.h"
 #include "cli/terminal.h"
@@ -124,14 +125,7 @@ class Lines {
   Lines(const Arguments& args, const Engine& engine, std::string path) : args_(args), engine_(engine), path_(std::move(path)) {}
 
   void read(const std::string& text) {
-    size_t number = 0;
-    for (size_t at = 0; at < text.size();) {
-      const size_t end = std::min(text.find('\n', at), text.size());
-      const std::string line = text.substr(at, end - at);
-      at = end + 1;
-      ++number;
-      if (line.find_first_not_of(" \t\r") != std::string::npos) take(line, path_ + ", line " + std::to_string(number));
-    }
+    for (const auto& [line, number] : record_lines(text)) take(std::string(line), path_ + ", line " + std::to_string(number));
   }
   int run(int32_t sequences) {
     OnInterrupt on_interrupt([](void* lines) { static_cast<Lines*>(lines)->cancel(); }, this);

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "base/json.h"
+#include "base/lines.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
 #include "engine/answer_json.h"
@@ -61,14 +62,8 @@ Result<Value> convert_line(const Tokenizer& tokenizer, const Arguments& args, co
 }
 
 int tokenize_lines(const Arguments& args, const Tokenizer& tokenizer, const std::string& text) {
-  size_t number = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string line = text.substr(at, end - at);
-    at = end + 1;
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    auto value = convert_line(tokenizer, args, line);
+  for (const auto& [line, number] : record_lines(text)) {
+    auto value = convert_line(tokenizer, args, std::string(line));
     if (!value.ok()) return fail(args, std::move(value).status().with_context("line " + std::to_string(number)));
     if (!out(to_json(*value) + "\n")) break;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "base/lines.h"
 #include "engine/body.h"
 
 namespace espalier {
@@ -28,14 +29,8 @@ Result<ReadPrompt> read_line(const Engine::Impl& engine, const std::string& line
 
 Result<std::vector<ReadPrompt>> read_bench_prompts(const Engine::Impl& engine, const std::string& text, const std::string& where) {
   std::vector<ReadPrompt> out;
-  size_t number = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string line = text.substr(at, end - at);
-    at = end + 1;
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    auto read = read_line(engine, line);
+  for (const auto& [line, number] : record_lines(text)) {
+    auto read = read_line(engine, std::string(line));
     if (!read.ok()) return std::move(read).status().with_context(where + ", line " + std::to_string(number));
     out.push_back(std::move(read).value());
   }
@@ -48,7 +43,7 @@ Result<PreparedRequest> bench_request(const Engine::Impl& engine, const ReadProm
   options.temperature = temperature;
   options.max_tokens = std::min(max_tokens, std::max<int64_t>(engine.context() - static_cast<int64_t>(prompt.ids.size()), 1));
   options.seed = seed;
-  ESPALIER_ASSIGN(PreparedRequest request, prepare_request(engine, prompt, options, monotonic_ns()));
+  ESPALIER_ASSIGN(PreparedRequest request, prepare_request(engine, prompt, options, now_ns()));
   if (!ends) request.answer.end_ids.clear();
   return request;
 }
