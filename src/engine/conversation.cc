@@ -127,7 +127,7 @@ Status Conversation::add_message(const std::string& message_json) {
 
 Result<Answer> Conversation::ask(const std::string& user, const GenerateOptions& options, const Callbacks& callbacks) {
   Impl& c = *impl_;
-  const int64_t t0 = monotonic_ns();
+  const int64_t t0 = now_ns();
   c.cancelled.store(false, std::memory_order_relaxed);
   Value messages = c.messages();
   const Value turn = text_message("user", user);

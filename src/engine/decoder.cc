@@ -1,18 +1,11 @@
 #include "engine/decoder.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/check.h"
+#include "base/clock.h"
 
 namespace espalier {
-namespace {
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
 
 Decoder::Decoder(Model& model, std::mutex* turns, Drafting* drafting) : model_(model), turns_(turns), drafting_(drafting) {
   if (drafting_ == nullptr) return;

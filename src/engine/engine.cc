@@ -24,7 +24,7 @@ Result<Engine> Engine::open(const OpenOptions& options) {
 const EngineInfo& Engine::info() const { return impl_->info; }
 
 Result<Request> Engine::request(const Prompt& prompt, const GenerateOptions& options) const {
-  const int64_t t0 = monotonic_ns();
+  const int64_t t0 = now_ns();
   ESPALIER_ASSIGN(ReadPrompt read, read_prompt(*impl_, prompt));
   ESPALIER_ASSIGN(PreparedRequest prepared, prepare_request(*impl_, std::move(read), options, t0));
   auto request = std::make_unique<Request::Impl>();

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "engine/chat_format.h"
 #include "engine/machine_profile.h"
 #include "engine/prefill_pace.h"
@@ -49,6 +50,5 @@ Result<std::shared_ptr<Engine::Impl>> open_engine(const OpenOptions& options);
 ProfileKey profile_key(const Engine::Impl& engine);
 
 double ms_between(int64_t t0_ns, int64_t t1_ns);
-int64_t monotonic_ns();
 
 }  // namespace espalier

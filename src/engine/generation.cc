@@ -107,7 +107,7 @@ Result<std::unique_ptr<Generation>> Generation::open(Engine::Impl& engine, const
   const ChatFormat* chat = engine.chat ? &*engine.chat : nullptr;
   ESPALIER_ASSIGN(AnswerBuilder builder, AnswerBuilder::make(engine.tokenizer, chat, request.answer));
   std::unique_ptr<Generation> g(new Generation(engine, request, held, cancelled, callbacks, std::move(builder), decoder, speculation));
-  g->start_ns_ = monotonic_ns();
+  g->start_ns_ = now_ns();
   g->reused_ = held.state->length();
   TextLimits limits;
   limits.tokens_max = static_cast<int32_t>(std::min<int64_t>(request.answer.max_tokens, INT32_MAX));
@@ -120,7 +120,7 @@ Result<std::unique_ptr<Generation>> Generation::open(Engine::Impl& engine, const
 
 bool Generation::take(const DrawnToken& token) {
   if (drawn_++ == 0) {
-    first_ns_ = monotonic_ns();
+    first_ns_ = now_ns();
     tell_prefill(static_cast<int64_t>(request_.prompt_ids.size()));
   }
   return builder_.accept(token.id, token.logprobs, callbacks_) || cancelled_.load(std::memory_order_relaxed);
@@ -149,7 +149,7 @@ void Generation::after_step() {
 }
 
 Answer Generation::finish() {
-  const int64_t end = monotonic_ns(), prompt = static_cast<int64_t>(request_.prompt_ids.size());
+  const int64_t end = now_ns(), prompt = static_cast<int64_t>(request_.prompt_ids.size());
   Answer answer = std::move(builder_).take();
   answer.prompt_token_ids = request_.prompt_ids;
   answer.seed = request_.rules.seed;

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <chrono>
 #include <thread>
 
 #include "engine/drafter_selfcheck.h"
@@ -108,13 +107,10 @@ ProfileKey profile_key(const Engine::Impl& engine) {
   return {cpu_name(), info.kernels, std::thread::hardware_concurrency(), info.threads, program_hash(engine.plan.program), info.weights, info.kv};
 }
 
-int64_t monotonic_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 double ms_between(int64_t t0_ns, int64_t t1_ns) { return static_cast<double>(t1_ns - t0_ns) / 1e6; }
 
 Result<std::shared_ptr<Engine::Impl>> open_engine(const OpenOptions& options) {
-  const int64_t t0 = monotonic_ns();
+  const int64_t t0 = now_ns();
   if (options.model.empty()) return invalid("model: expected a folder or a .gguf file", "model");
   ESPALIER_ASSIGN(Checkpoint checkpoint, Checkpoint::open(options.model));
   ESPALIER_ASSIGN(ModelPlan plan, plan_model(checkpoint));
@@ -135,7 +131,7 @@ Result<std::shared_ptr<Engine::Impl>> open_engine(const OpenOptions& options) {
   ESPALIER_ASSIGN(engine->end_ids, find_end_ids(*engine));
   ESPALIER_TRY(place_model(options, *engine));
   ESPALIER_TRY(open_drafting(options, *engine));
-  info.load_ms = ms_between(t0, monotonic_ns());
+  info.load_ms = ms_between(t0, now_ns());
   return engine;
 }
 

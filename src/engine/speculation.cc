@@ -1,9 +1,9 @@
 #include "engine/speculation.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 
+#include "base/clock.h"
 #include "engine/markov_finder.h"
 
 namespace espalier {
@@ -15,9 +15,6 @@ constexpr size_t kUnreadMax = 512;  // rows: 20 MB at five taps of 2,048
 constexpr size_t kDirectMin = 64;
 constexpr uint32_t kDrafterBit = 2;  // of DraftNode::sources: n-grams come first
 
-double now_ms() {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 double ms(int64_t ns) { return static_cast<double>(ns) / 1e6; }
 
 SpeculationReport report_of(const SpeculationStats& stats, const std::string& mode) {
@@ -230,17 +227,17 @@ void Speculation::draft(std::span<const DraftAsk> asked, int32_t other_rows, std
     cycle_.shape.context += static_cast<double>(a.text.size() - 1) / static_cast<double>(asked.size());
     for (DraftSource* source : s.sources) source->begin(a.text);
   }
-  const double t0 = now_ms();
+  const int64_t t0 = now_ns();
   if (shared_.drafter_ != nullptr && budget.wants_block()) cycle_.block = run_drafter(asked);
-  const double t1 = now_ms();
-  cycle_.block_ms = t1 - t0;
+  const int64_t t1 = now_ns();
+  cycle_.block_ms = ms(t1 - t0);
 
   std::vector<DraftSequence> places;
   for (const DraftAsk& a : asked) places.push_back({sequences_.at(a.sequence).sources, a.depth_max});
   grower_ = std::make_unique<TreeGrower>(std::move(places), mode_.limits(static_cast<int64_t>(asked.size())));
   budget.grow(*grower_, cycle_.shape, cycle_.block);
   for (size_t i = 0; i < asked.size(); ++i) trees[i] = grower_->tree(i);
-  cycle_.grow_ms = now_ms() - t1;
+  cycle_.grow_ms = ms(now_ns() - t1);
 }
 
 void Speculation::settle(SequenceId id, const DraftTree& tree, const Acceptance& kept) {

@@ -70,11 +70,11 @@ class Track {
 
   Status run_to(size_t length) {
     const size_t before = text().size();
-    const int64_t t0 = monotonic_ns();
+    const int64_t t0 = now_ns();
     while (text().size() < length) {
       ESPALIER_ASSIGN([[maybe_unused]] const StepReport report, decoder_.step(1));
     }
-    sums_.ms += ms_between(t0, monotonic_ns());
+    sums_.ms += ms_between(t0, now_ns());
     sums_.tokens += static_cast<int64_t>(text().size() - before);
     return {};
   }

@@ -1,10 +1,10 @@
 #include "units/reference/reference.h"
 
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <thread>
 
+#include "base/clock.h"
 #include "units/reference/reference_ops.h"
 #include "units/reference/reference_state.h"
 
@@ -14,10 +14,6 @@ namespace {
 using reference::Executor;
 using reference::ReferenceState;
 using reference::Tensors;
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 class ReferenceModel : public Model {
  public:

@@ -1,14 +1,13 @@
 #include "units/static/static_model.h"
 
 #include <algorithm>
-#include <chrono>
+
+#include "base/clock.h"
 
 namespace espalier::static_unit {
 namespace {
 
 size_t size(int32_t n) { return static_cast<size_t>(n); }
-
-int64_t now_ns() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 template <typename Fn>
 bool any_op(const Function& f, Fn fn) {
