@@ -183,6 +183,15 @@ TEST(SourceMatrix, wrong_shapes_and_types_are_named_with_both) {
   EXPECT_EQ(read_vector(q, 64).status().message(), "tensor blk.3.attn_q: expected (64) of f32, f16 or bf16, found (8, 32) q4_0");
 }
 
+TEST(SourceMatrix, a_matrix_without_numbers_is_refused_however_long_its_other_side) {
+  const uint64_t wide = (uint64_t{1} << 32) + 256;
+  const TensorView rows{"none", StorageType::q6_k, {0, wide}, {}}, cols{"none", StorageType::f32, {wide, 0}, {}};
+  EXPECT_EQ(SourceMatrix::make(rows, 0, wide).status().message(), "tensor none: expected a matrix with numbers in it, found (0, 4294967552)");
+  EXPECT_EQ(SourceMatrix::make(cols, wide, 0).status().code(), Code::corrupt);
+  const TensorView w{"w", StorageType::u32, {0, 16}, {}}, s{"s", StorageType::f16, {0, 2}, {}};
+  EXPECT_EQ(SourceMatrix::make(AffineTensors{&w, &s, &s, 4, 64}, 0, 128).status().code(), Code::corrupt);
+}
+
 TEST(SourceMatrix, affine_parts_that_do_not_fit_are_refused) {
   std::vector<std::byte> a, b, c, d;
   const TensorView w = zeros("m.weight", StorageType::u32, {4, 16}, a);

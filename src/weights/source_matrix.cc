@@ -42,6 +42,12 @@ void widen_row(StorageType type, const std::byte* row, uint64_t n, float* out) {
   }
 }
 
+// Nothing in a file bounds a dimension that stands beside a zero.
+Status check_not_empty(const std::string& name, uint64_t rows, uint64_t cols) {
+  if (rows != 0 && cols != 0) return {};
+  return corrupt("tensor " + name + ": expected a matrix with numbers in it, found " + shape_text(std::vector<uint64_t>{rows, cols}), name);
+}
+
 }  // namespace
 
 std::string MatrixForm::text() const {
@@ -62,13 +68,14 @@ Result<SourceMatrix> SourceMatrix::make(const TensorView& tensor, uint64_t rows,
   }
   const uint64_t expected[] = {rows, cols};
   if (!has_shape(tensor, expected)) return wrong_shape(tensor, expected, "");
+  ESPALIER_TRY(check_not_empty(tensor.name, rows, cols));
   ESP_CHECK(tensor_bytes(tensor.type, tensor.shape) == tensor.data.size());
   SourceMatrix m;
   m.name_ = tensor.name;
   m.rows_ = rows;
   m.cols_ = cols;
   m.data_ = tensor.data.data();
-  m.row_bytes_ = rows == 0 ? 0 : tensor.data.size() / rows;
+  m.row_bytes_ = tensor.data.size() / rows;
   m.form_.storage = tensor.type;
   if (layout.is_float) {
     m.form_.kind = MatrixForm::Kind::floats;
@@ -102,6 +109,7 @@ Result<SourceMatrix> SourceMatrix::make(const AffineTensors& tensors, uint64_t r
                        std::to_string(group),
                    w.name);
   }
+  ESPALIER_TRY(check_not_empty(w.name, rows, cols));
   const uint64_t words[] = {rows, cols / 32 * bits}, grid[] = {rows, cols / group};
   if (w.type != StorageType::u32 || !has_shape(w, words))
     return wrong_shape(w, words, " u32 (" + shape_text(std::vector<uint64_t>{rows, cols}) + " in " + std::to_string(bits) + " bits)");
