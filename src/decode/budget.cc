@@ -21,6 +21,13 @@ constexpr double kStepPrior = 16;        // calls that a step of a measured curv
 constexpr int64_t kPlainFirst = 2;       // calls without drafts where the time of one row is not known
 constexpr double kWidthMemory = 64;
 constexpr double kNever = 1e12;         // ms
+constexpr double kAllowanceStart = 2, kAllowanceGrowth = 1.25;  // plain calls that drafting with a block may lose
+constexpr double kCheapStart = 1, kCheapGrowth = 0.5;           // and without one
+constexpr double kAllowanceShare = 0.0005;                      // of all tokens, on top
+constexpr double kCredit = 4;            // plain calls that were gained and may be lost again
+constexpr double kRestShare = 0.01;      // of the time: what asking in vain may take
+constexpr double kAskingMs = 0.01;       // of asking, beside what is reported: bookkeeping
+constexpr double kRestMost = 64, kBlockRestMost = 256;  // cycles
 constexpr double kOutlier = 2;           // a call is not charged more than this times what was predicted
 
 double weighted_median(std::vector<std::pair<double, double>> values) {
@@ -249,7 +256,7 @@ void Budget::fit_rates() {
   arithmetic_ = precise_exp(best_arithmetic);
 }
 
-double Budget::allowance() const { return 3 + 1.5 * log2_of(1 + tokens_seen_ / 32); }
+double Budget::allowance(double start, double growth) const { return start + growth * log2_of(1 + tokens_seen_ / 32) + kAllowanceShare * tokens_seen_; }
 
 double Budget::speedup() const { return plain_calls_ > 0 ? std::max(1.0, tokens_ / plain_calls_) : 1.0; }
 
@@ -257,14 +264,14 @@ bool Budget::knows_plain() const { return curve_.measured || widths_[0].weight >
 
 bool Budget::wants_block() const {
   if (mode_.kind == SpeculationMode::Kind::off) return false;
-  return mode_.kind != SpeculationMode::Kind::automatic || (knows_plain() && debt_with_block_ <= allowance());
+  return mode_.kind != SpeculationMode::Kind::automatic || (knows_plain() && block_.left == 0 && debt_with_block_ <= allowance(kAllowanceStart, kAllowanceGrowth));
 }
 
 size_t Budget::grow(TreeGrower& grower, const CallShape& shape, bool block) {
   size_t nodes = 0;
   if (mode_.kind == SpeculationMode::Kind::chain || mode_.kind == SpeculationMode::Kind::tree) {
     nodes = grower.grow(kDraftNodesMax);
-  } else if (mode_.kind == SpeculationMode::Kind::automatic && knows_plain() && (block || debt_without_block_ <= allowance())) {
+  } else if (mode_.kind == SpeculationMode::Kind::automatic && knows_plain() && (block || debt_without_block_ <= allowance(kCheapStart, kCheapGrowth))) {
     nodes = grow_to_best(grower, shape);
   }
   grower.cut(nodes);
@@ -299,7 +306,36 @@ size_t Budget::grow_to_best(TreeGrower& grower, const CallShape& shape) {
   return choose_width(reach, std::span(ms).first(reach.size() + 1), price);
 }
 
+void Budget::Rest::begin(double most) {
+  length = std::min(2 * length + 1, static_cast<int32_t>(most));
+  left = length;
+}
+
+void Budget::plan_rests(const CycleReport& cycle) {
+  if (mode_.kind != SpeculationMode::Kind::automatic || !knows_plain()) return;
+  const double share = kRestShare * (predicted_ms(std::max(cycle.shape.rows, 1), cycle.shape.context) + overhead_ms_);
+  const auto most = [&](double ms, double limit) { return std::clamp(ms / share, 0.0, limit); };
+  const bool gained = cycle.tokens > cycle.shape.sequences;
+  if (cycle.block && gained) block_.end();
+  else if (cycle.block && cycle.nodes == 0) block_.begin(most(cycle.block_ms + cycle.grow_ms, kBlockRestMost));
+  if (gained) all_.end();
+  else if (cycle.nodes == 0) all_.begin(most(kAskingMs + cycle.grow_ms, kRestMost));
+}
+
 void Budget::observe(const CycleReport& cycle) {
+  if (mode_.kind != SpeculationMode::Kind::automatic) return;  // a fixed width asks for no belief
+  all_.pass();
+  block_.pass();
+  if (cycle.rested) {
+    rested_ = {std::max(cycle.shape.rows, 1), cycle.shape.context, cycle.verify_ms};
+    const double tokens = static_cast<double>(cycle.tokens) / std::max(cycle.shape.sequences, 1);
+    tokens_seen_ += tokens;
+    tokens_ += tokens - kPriceMemory * tokens_;
+    plain_calls_ += 1 - kPriceMemory * plain_calls_;
+    return;
+  }
+  if (rested_.rows > 0) follow(rested_.rows, rested_.context, rested_.ms);
+  rested_ = {0, 0, 0};
   const int32_t rows = std::max(cycle.shape.rows, 1) + cycle.nodes;
   follow(rows, cycle.shape.context, cycle.verify_ms);
   const auto towards = [](double& mean, double value) { mean += (value - mean) / 16; };
@@ -308,6 +344,7 @@ void Budget::observe(const CycleReport& cycle) {
   expected_ += tree_expects_ - kGainMemory * expected_;
   accepted_ += std::clamp<double>(cycle.tokens - cycle.shape.sequences, 0, cycle.nodes) - kGainMemory * accepted_;
   settle_accounts(cycle);
+  plan_rests(cycle);
   tree_expects_ = 0;
 }
 
@@ -331,7 +368,7 @@ void Budget::settle_accounts(const CycleReport& cycle) {
   plain_calls_ += calls - kPriceMemory * plain_calls_;
   if (!cycle.block && cycle.nodes == 0) return;
   double& debt = cycle.block ? debt_with_block_ : debt_without_block_;
-  debt = std::max(0.0, debt + calls - tokens);
+  debt = std::max(-kCredit, debt + calls - tokens);
 }
 
 }  // namespace espalier

@@ -8,7 +8,10 @@
 //           it, and are themselves corrected where they prove wrong. Without a measured curve widths in steps of four rows
 //           are learnt by taking them, after two plain calls where the time of one row is not known either.
 // Losses    a ledger of what drafting cost beyond plain decoding may reach a few calls, growing with the logarithm of the tokens:
-//           a drafter that is never right is asked less and less often.
+//           a drafter that is never right is asked less and less often. What it gained before may be lost again, up to a few calls.
+// Rests     where asking came to nothing, nobody is asked for 1, 3, 7 ... cycles, as long as asking would take more than a hundredth
+//           of the time: on large models every cycle asks, on small ones the asking itself is what has to be saved. The drafter
+//           rests by itself, longer, since it costs more.
 // Nothing here changes a text. Threads: one at a time.
 #pragma once
 
@@ -58,6 +61,7 @@ struct CycleReport {
   double verify_ms = 0;   // the call
   double commit_ms = 0;   // commit, and the drafter's context
   double host_ms = 0;     // the rest
+  bool rested = false;    // nobody was asked
 };
 
 class Budget {
@@ -66,7 +70,9 @@ class Budget {
   Budget(SpeculationMode mode, CostCurve curve);
 
   const SpeculationMode& mode() const { return mode_; }
-  // Whether to run the drafter's block in the cycle that begins. Sources that cost nothing are asked anyway.
+  // Whether the cycle that begins is left plain and nobody asked: its report says `rested`.
+  bool rests() const { return all_.left > 0; }
+  // Whether to run the drafter's block in the cycle that begins, if it does not rest.
   bool wants_block() const;
   // Grows as long as a wider call may pay, cuts to the width that pays most, and returns its nodes. `block`: one was run.
   size_t grow(TreeGrower& grower, const CallShape& shape, bool block);
@@ -86,6 +92,13 @@ class Budget {
   struct Width {
     double log_ratio = 0, weight = 0;
   };
+  // Cycles without asking: lengthened each time that asking came to nothing.
+  struct Rest {
+    int32_t length = 0, left = 0;
+    void begin(double most);
+    void end() { length = left = 0; }
+    void pass() { left -= left > 0 ? 1 : 0; }
+  };
   using Times = std::array<double, kDraftRowsMax>;
 
   Times curve_times(double context) const;
@@ -98,7 +111,8 @@ class Budget {
   void learn_width(const CostSample& call);
   bool knows_plain() const;
   void settle_accounts(const CycleReport& cycle);
-  double allowance() const;
+  void plan_rests(const CycleReport& cycle);
+  double allowance(double start, double growth) const;
   double worth() const;
   size_t grow_to_best(TreeGrower& grower, const CallShape& shape);
 
@@ -115,7 +129,9 @@ class Budget {
   double tree_expects_ = 0;               // of the tree that was grown last
   double node_ms_ = 0, overhead_ms_ = 0;  // growing a node; commit and host
   double tokens_seen_ = 0;                // a sequence
-  double debt_with_block_ = 0, debt_without_block_ = 0;  // plain calls lost and not brought back
+  double debt_with_block_ = 0, debt_without_block_ = 0;  // plain calls lost and not brought back; below 0: gained
+  Rest all_, block_;
+  CostSample rested_{0, 0, 0};  // the last call of a rest
 };
 
 }  // namespace espalier

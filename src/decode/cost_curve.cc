@@ -15,6 +15,14 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
 }
 
+// Noise only ever adds. A width that looks dearer than a wider one by more than this was disturbed: it is held to it, so that one
+// bad median doesn't lift the widths that it is made level with.
+constexpr double kDisturbed = 1.1;
+
+void hold_disturbed(std::vector<double>& values) {
+  for (size_t i = values.size(); i-- > 1;) values[i - 1] = std::min(values[i - 1], kDisturbed * values[i]);
+}
+
 // Values at the measured widths, isotonic; the others on the line between their neighbours, narrower ones level, wider ones in
 // proportion to their rows.
 void fill_band(CostCurve::Band& band, const std::map<int32_t, std::vector<double>>& by_rows) {
@@ -25,6 +33,7 @@ void fill_band(CostCurve::Band& band, const std::map<int32_t, std::vector<double
     values.push_back(median(times));
     weights.push_back(static_cast<double>(times.size()));
   }
+  hold_disturbed(values);
   values = isotonic(values, weights);
   size_t next = 0;
   for (int32_t r = 1; r <= kDraftRowsMax; ++r) {

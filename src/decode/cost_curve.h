@@ -31,7 +31,7 @@ struct CostSample {
   double ms;
 };
 
-// Medians by (context, rows), made isotonic over rows (pool adjacent violators, weighted by the number of samples); widths that
+// Medians by (context, rows), held to 1.1 times the next wider one and made isotonic over rows (pool adjacent violators, weighted by the number of samples); widths that
 // were not measured lie on the line between their neighbours, wider ones in proportion to their rows. Samples of one band have the same context. Samples with rows
 // outside 1 ... 64 or a time that is not positive are ignored; a curve without bands says that none was left.
 CostCurve fit_curve(std::span<const CostSample> samples);

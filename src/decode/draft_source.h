@@ -18,6 +18,7 @@ struct DraftPlace {
   int32_t node;                   // index in the order of popping, kRoot for the root
   int32_t parent;                 // of that node; kRoot - 1 for the root itself
   std::span<const int32_t> path;  // tokens below the root down to the node; empty for the root
+  float reach = 1;                // of that node: what a child of it may be worth at the most
 };
 
 // One for each sequence. One thread at a time.

@@ -1,6 +1,7 @@
 // Drafts with a DSpark block: the base logits of each depth, and what a parent's own token adds to them (decode/markov_head.h).
 //
-// Children are scored over the union of the depth's 64 best base logits and the parent token's 32 best biases.
+// Children are scored over the union of the depth's 64 best base logits and the parent token's 32 best biases. Where those are not
+// known yet and dear to find, a place of small reach does without them.
 // Score        s = base + bias; sampling at temperature T: s = base + bias + T g(position, id), the noise that the target itself
 //              draws with, so that a draft guesses the target's own draw. What top-k, top-p or min-p would drop is not proposed.
 // Probability  exp(s) / (sum over the union of exp(s) + sum over the other tokens of exp(base)), then Platt of the depth. The tail
@@ -76,7 +77,7 @@ class DsparkSource final : public DraftSource {
   };
   const Depth& depth(size_t d);
   std::span<const float> hidden_row(size_t d) const;
-  bool score(size_t d, int32_t token, const MarkovHead::Lead& lead);
+  bool score(size_t d, int32_t token, const MarkovHead::Lead& lead, float reach);
   void drop_what_sampling_drops();
   void prepare_likely();
   const MarkovHead::Lead* lead_of(const DraftPlace& place, size_t d, int32_t token);

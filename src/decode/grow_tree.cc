@@ -74,7 +74,9 @@ struct TreeGrower::Impl {
     path.clear();
     for (int32_t i = node; i != kRoot; i = s.tree.nodes[static_cast<size_t>(i)].parent) path.push_back(s.tree.nodes[static_cast<size_t>(i)].token);
     std::reverse(path.begin(), path.end());
-    return {node, node == kRoot ? kRoot - 1 : s.tree.nodes[static_cast<size_t>(node)].parent, path};
+    if (node == kRoot) return {node, kRoot - 1, path};
+    const DraftNode& at = s.tree.nodes[static_cast<size_t>(node)];
+    return {node, at.parent, path, at.reach};
   }
 
   void ask(Grown& s, int32_t source, const DraftPlace& place, std::vector<Offer>& offers) {

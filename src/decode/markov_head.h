@@ -61,6 +61,8 @@ class MarkovHead {
   // rnn: of the bias for a hidden row of zeros and no memory, which ranks candidates but is not their bias. Kind none: empty.
   // Valid as long as this object; computed once a token.
   std::span<const TopEntry> top(int32_t token);
+  // Whether top() of this token costs a scan; a place that is hardly ever reached is not worth one in a large table.
+  bool is_dear(int32_t token) const { return finder_ && !top_.contains(token); }
   // The same for many tokens in one pass over w2; those that are known cost nothing.
   void prepare(std::span<const int32_t> tokens);
 

@@ -11,7 +11,8 @@ namespace {
 
 constexpr int64_t kWatchedDrafts = 200, kWatchedStreak = 1000;
 constexpr double kDoubtShare = 0.1;
-constexpr size_t kUnreadMax = 512;  // rows: 20 MB at five taps of 2,048
+constexpr size_t kUnreadBytes = size_t{16} << 20;  // of features: 400 rows at five taps of 2,048, 5,400 at three of 256
+constexpr size_t kReadRows = 512;                  // rows of one call
 constexpr size_t kDirectMin = 64;
 constexpr uint32_t kDrafterBit = 2;  // of DraftNode::sources: n-grams come first
 
@@ -170,14 +171,26 @@ void Speculation::read_rows(std::span<Sequence* const> sequences) {
 }
 
 void Speculation::read_rows(std::span<const DrafterRows> rows, std::span<Sequence* const> reading) {
-  if (rows.empty()) return;
-  Status ran;
-  {
+  const size_t width = shared_.drafter_ == nullptr ? 0 : shared_.drafter_->taps.size() * static_cast<size_t>(shared_.drafter_->plan.model.program.hidden);
+  std::vector<DrafterRows> left(rows.begin(), rows.end());
+  for (;;) {
+    std::vector<DrafterRows> call;
+    size_t room = kReadRows;
+    for (DrafterRows& r : left) {
+      const size_t n = std::min(room, r.tokens.size());
+      if (n == 0) continue;
+      call.push_back({r.state, r.tokens.first(n), r.features});
+      r.tokens = r.tokens.subspan(n);
+      r.features += n * width;
+      room -= n;
+    }
+    if (call.empty()) return;
     const std::lock_guard<std::mutex> turn(shared_.model_turns_);
-    ran = run_context(*shared_.drafter_, rows);
+    const Status ran = run_context(*shared_.drafter_, call);
+    if (ran.ok()) continue;
+    for (Sequence* s : reading) leave_drafter(*s, ran.message());
+    return;
   }
-  if (ran.ok()) return;
-  for (Sequence* s : reading) leave_drafter(*s, ran.message());
 }
 
 // Whether a block was run.
@@ -225,8 +238,11 @@ void Speculation::draft(std::span<const DraftAsk> asked, int32_t other_rows, std
     s.place = asked_.size();
     asked_.push_back(a.sequence);
     cycle_.shape.context += static_cast<double>(a.text.size() - 1) / static_cast<double>(asked.size());
-    for (DraftSource* source : s.sources) source->begin(a.text);
   }
+  grower_.reset();
+  if ((cycle_.rested = budget.rests())) return;
+  for (const DraftAsk& a : asked)
+    for (DraftSource* source : sequences_.at(a.sequence).sources) source->begin(a.text);
   const int64_t t0 = now_ns();
   if (shared_.drafter_ != nullptr && budget.wants_block()) cycle_.block = run_drafter(asked);
   const int64_t t1 = now_ns();
@@ -246,7 +262,7 @@ void Speculation::settle(SequenceId id, const DraftTree& tree, const Acceptance&
   gained_ += static_cast<int32_t>(kept.tokens.size());
   cycle_.nodes += static_cast<int32_t>(tree.nodes.size());
   s.stats.add(tree, kept, s.names);
-  if (tree.nodes.size() != grower_->tree(s.place).nodes.size()) return;  // another tree was verified: nothing to learn
+  if (cycle_.rested || tree.nodes.size() != grower_->tree(s.place).nodes.size()) return;  // another tree was verified: nothing to learn
   const std::lock_guard<std::mutex> turn(shared_.turn_);
   if (s.dspark) shared_.watch(tree, kept, s.greedy ? shared_.greedy_ : shared_.sampled_, s.greedy ? shared_.greedy_start_ : shared_.sampled_start_);
   grower_->learn(s.place, kept);
@@ -263,7 +279,7 @@ void Speculation::keep(std::span<const KeptRows> rows) {
       s.unread.insert(s.unread.end(), k.tokens.begin(), k.tokens.end());
       s.unread_features.insert(s.unread_features.end(), k.features, k.features + k.tokens.size() * width);
     }
-    if (!direct && s.unread.size() < kUnreadMax) continue;
+    if (!direct && s.unread_features.size() * sizeof(float) < kUnreadBytes) continue;
     many.push_back(direct ? DrafterRows{s.drafter_state, k.tokens, k.features} : DrafterRows{s.drafter_state, s.unread, s.unread_features.data()});
     reading.push_back(&s);
   }

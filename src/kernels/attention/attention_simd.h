@@ -32,7 +32,7 @@ struct Job {
   const AttentionItem& item;
   uint32_t group, dim, dim16, n_rows, n_queries;
   uint32_t base = 0, held = 0;  // of the present split: its first position, and how many of its positions are held
-  float *queries, *scores, *tile, *fresh, *block_out, *total_out;
+  float *queries, *scores, *tile, *fresh, *values, *block_out, *total_out;
   float *block_m, *block_l, *total_m, *total_l;
 
   const AttentionRow& row(uint32_t r) const { return a.rows[item.row_begin + r]; }
@@ -219,8 +219,8 @@ inline void soften(const Job<T>& j, uint32_t query) {
 
 // ---- values
 
-// o[r][0 … C vectors) += p[r][b] · v[b] for b ascending.
-template <int R, int C, typename T>
+// o[r][0 … C vectors) += p[r][b] · v[b] for b ascending. Scaled: codes, whose scale goes into p.
+template <int R, int C, bool Scaled, typename T>
 inline void add_columns(const T* v, uint32_t dim, const float* scales, const float* p, uint32_t count, float* o, uint32_t o_stride) {
   Vf acc[R][C];
   ESPALIER_UNROLL for (int r = 0; r < R; ++r) {
@@ -231,7 +231,7 @@ inline void add_columns(const T* v, uint32_t dim, const float* scales, const flo
     ESPALIER_UNROLL for (int c = 0; c < C; ++c) x[c] = widen(v + c * kLanes);
     ESPALIER_UNROLL for (int r = 0; r < R; ++r) {
       const float weight = p[static_cast<uint32_t>(r) * kSplit + b];
-      const Vf w = vset(sizeof(T) == 1 ? weight * scales[b] : weight);
+      const Vf w = vset(Scaled ? weight * scales[b] : weight);
       ESPALIER_UNROLL for (int c = 0; c < C; ++c) acc[r][c] = vfma(w, x[c], acc[r][c]);
     }
   }
@@ -261,8 +261,8 @@ inline void add_rows(const Job<T>& j, uint32_t query, const T* v, const float* s
   float* o = j.block_out + query * j.dim16;
   uint32_t d = 0;
   for (; d + kValueColumns * kLanes <= j.dim; d += kValueColumns * kLanes)
-    add_columns<R, kValueColumns>(v + d, j.dim, scales, p, count, o + d, j.dim16);
-  for (; d + kLanes <= j.dim; d += kLanes) add_columns<R, 1>(v + d, j.dim, scales, p, count, o + d, j.dim16);
+    add_columns<R, kValueColumns, sizeof(T) == 1>(v + d, j.dim, scales, p, count, o + d, j.dim16);
+  for (; d + kLanes <= j.dim; d += kLanes) add_columns<R, 1, sizeof(T) == 1>(v + d, j.dim, scales, p, count, o + d, j.dim16);
   if (d < j.dim) add_tail<R>(v + d, j.dim, scales, p, count, o + d, j.dim16, static_cast<int>(j.dim - d));
 }
 
@@ -324,21 +324,65 @@ inline void add_runs(const Job<T>& j, uint32_t query, uint32_t n, const Attentio
   }
 }
 
-// o of a split for n <= kValueRows neighbouring queries: held keys and the common part of the rows' lists together, then what is
-// a row's own. Positions ascend for each of them.
+// The same for V rows that lie in j.values, whole registers wide.
+template <int R, typename T>
+inline void add_widened(const Job<T>& j, uint32_t query, const float* scales, const float* p, uint32_t count) {
+  float* o = j.block_out + query * j.dim;
+  uint32_t d = 0;
+  for (; d + kValueColumns * kLanes <= j.dim; d += kValueColumns * kLanes)
+    add_columns<R, kValueColumns, sizeof(T) == 1>(j.values + d, j.dim, scales, p, count, o + d, j.dim);
+  for (; d < j.dim; d += kLanes) add_columns<R, 1, sizeof(T) == 1>(j.values + d, j.dim, scales, p, count, o + d, j.dim);
+}
+
+// Held keys of a split for all queries: a few V rows at a time are widened once.
+static_assert(kValueRows == 4);
 template <typename T>
-inline void add_values(const Job<T>& j, uint32_t query, uint32_t n) {
-  for (uint32_t i = 0; i < n * j.dim16; ++i) j.block_out[query * j.dim16 + i] = 0.0f;
+inline void add_held_widened(const Job<T>& j) {
+  for (uint32_t at = 0; at < j.held; at += kAttentionValueRows) {
+    const uint32_t count = least(kAttentionValueRows, j.held - at), position = j.base + at, lane = position % kKvPagePositions;
+    const std::byte* block = j.held_block(position);
+    const T* v = reinterpret_cast<const T*>(block + j.a.layout.v_offset) + lane * j.dim;
+    const float* scales = nullptr;
+    if constexpr (sizeof(T) == 1) scales = reinterpret_cast<const float*>(block + j.a.layout.v_scale_offset) + lane;
+    for (uint32_t i = 0; i < count * j.dim; i += kLanes) vstore(j.values + i, widen(v + i));
+    const float* p = j.scores + at;
+    uint32_t q = 0;
+    for (; q + kValueRows <= j.n_queries; q += kValueRows) add_widened<kValueRows>(j, q, scales, p + q * kSplit, count);
+    switch (j.n_queries - q) {
+      case 3: add_widened<3>(j, q, scales, p + q * kSplit, count); break;
+      case 2: add_widened<2>(j, q, scales, p + q * kSplit, count); break;
+      case 1: add_widened<1>(j, q, scales, p + q * kSplit, count); break;
+      default: break;
+    }
+  }
+}
+
+// Held keys of a split for n <= kValueRows neighbouring queries.
+template <typename T>
+inline void add_held(const Job<T>& j, uint32_t query, uint32_t n) {
   for (uint32_t p = 0; p < j.held; p += kKvPagePositions) {
     const uint32_t position = j.base + p;
     add_lanes(j, query, n, j.held_block(position), 0, position, least(kKvPagePositions, j.held - p));
   }
-  const uint32_t first = query / j.group, last = (query + n - 1) / j.group;
-  const Place common = common_end(j, first, last);
-  add_runs(j, query, n, j.row(first), {0, 0}, common);
-  for (uint32_t r = first; r <= last; ++r) {
-    const uint32_t begin = most(query, r * j.group), end = least(query + n, (r + 1) * j.group);
-    add_runs(j, begin, end - begin, j.row(r), common, {j.row(r).run_count, 0});
+}
+
+// o of a split: held keys, then of n <= kValueRows neighbouring queries at a time the common part of the rows' lists together,
+// then what is a row's own. Positions ascend for each of them.
+template <typename T>
+inline void add_values(const Job<T>& j) {
+  for (uint32_t i = 0; i < j.n_queries * j.dim16; ++i) j.block_out[i] = 0.0f;
+  const bool shared = j.n_queries > kValueRows && j.dim == j.dim16;
+  if (shared) add_held_widened(j);
+  for (uint32_t query = 0; query < j.n_queries; query += kValueRows) {
+    const uint32_t n = least(kValueRows, j.n_queries - query);
+    if (!shared) add_held(j, query, n);
+    const uint32_t first = query / j.group, last = (query + n - 1) / j.group;
+    const Place common = common_end(j, first, last);
+    add_runs(j, query, n, j.row(first), {0, 0}, common);
+    for (uint32_t r = first; r <= last; ++r) {
+      const uint32_t begin = most(query, r * j.group), end = least(query + n, (r + 1) * j.group);
+      add_runs(j, begin, end - begin, j.row(r), common, {j.row(r).run_count, 0});
+    }
   }
 }
 
@@ -392,7 +436,7 @@ inline void attend_split(Job<T>& j, uint32_t split) {
   if (any) {
     score_split(j);
     for (uint32_t q = 0; q < j.n_queries; ++q) soften(j, q);
-    for (uint32_t q = 0; q < j.n_queries; q += kValueRows) add_values(j, q, least(kValueRows, j.n_queries - q));
+    add_values(j);
   }
   for (uint32_t q = 0; q < j.n_queries; ++q) keep_split(j, q, split, !any || row_extent(j, j.row(q / j.group)) == 0);
 }
@@ -428,7 +472,7 @@ inline Job<T> make_job(const AttentionArgs& a, const AttentionItem& item, float*
   const AttentionScratch at = attention_scratch(queries, dim);
   float* tail = scratch + at.total_out + size_t{queries} * ((dim + 15) / 16 * 16);
   return {a, item, group, dim, (dim + 15) / 16 * 16, rows, queries, 0, 0,
-          scratch + at.queries, scratch + at.scores, scratch + at.tile, scratch + at.fresh, scratch + at.block_out,
+          scratch + at.queries, scratch + at.scores, scratch + at.tile, scratch + at.fresh, scratch + at.values, scratch + at.block_out,
           scratch + at.total_out, tail, tail + padded, tail + 2 * padded, tail + 3 * padded};
 }
 

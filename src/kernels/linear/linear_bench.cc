@@ -2,7 +2,7 @@
 // packed weights once, and the int8 peak of the instruction set. Compares with the portable variant before it times.
 //   linear_bench [--tiny] [--isa NAME] [--bits 8] [--group 128] [--offset] [--rows 1,2,4,8,16,24,32,64,512] [--mb 1024]
 //                [--cols 2048] [--threads 1] [--rounds 7] [--tile N] [--tile-wide N] [--chunk N] [--chunk-wide N] [--unpack N]
-//                [--cpu-time]
+//                [--row-major N] [--row-major-cols N] [--cpu-time]
 // Columns: milliseconds for 2.69e9 weights (LFM2.5-2.6B), medians; share = floor / time, median over rounds of probe, call,
 // probe; a round whose read probes differ by more than 5 % counts only if there is no better one.
 #include <algorithm>
@@ -246,7 +246,9 @@ int main(int argc, char** argv) {
                                                        {"--tile-wide", &o.plan.tile_rows_wide},
                                                        {"--chunk", &o.plan.chunk_inputs_narrow},
                                                        {"--chunk-wide", &o.plan.chunk_inputs_wide},
-                                                       {"--unpack", &o.plan.unpack_rows_min}};
+                                                       {"--unpack", &o.plan.unpack_rows_min},
+                                                       {"--row-major", &o.plan.row_major_min},
+                                                       {"--row-major-cols", &o.plan.row_major_cols_min}};
     const auto found = std::find_if(std::begin(table), std::end(table), [&](const auto& t) { return name == t.first; });
     if (found != std::end(table))
       *found->second = n;

@@ -6,7 +6,7 @@
 //   between them s = (original_context ÷ wavelength − low) ÷ (high − low), inv' = (1 − s) · inv ÷ factor + s · inv.
 //   Each step is computed in double and rounded to fp32 once.
 //
-// A row costs about a microsecond at head_dim 64 and serves all layers of a call, so nothing is cached.
+// A row costs about a microsecond at head_dim 64 and serves all layers of a call; nothing is kept here.
 // Threads   immutable after construction.
 #pragma once
 

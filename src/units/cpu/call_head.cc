@@ -6,12 +6,6 @@
 #include "units/cpu/call_runner.h"
 
 namespace espalier::cpu {
-namespace {
-
-constexpr uint32_t kHeadAsks = kWantArgmax | kWantLogits | kWantTopK | kWantLse;
-
-}  // namespace
-
 Status CallRunner::reserve_head() {
   for (uint32_t r = 0; r < n_rows(); ++r)
     if (call_.rows[r].wants & kHeadAsks) asking_.push_back(r);
@@ -40,10 +34,10 @@ std::span<const uint32_t> CallRunner::head_block(size_t block) const {
 
 void CallRunner::run_head(const Op& op, uint32_t thread) {
   const PackedMatrix& table = matrix(op.weights[0]);
-  const uint32_t panels = panel_count(table.form), grain = std::max(1u, panels / (m_.team_->size() * 16));
+  const uint32_t panels = panel_count(table.form), grain = std::max(1u, panels / (threads_ * 16));
   for (size_t block = 0; block * kHeadRowsMax < asking_.size(); ++block) {
     if (thread == 0) quantise_block(op, block);
-    m_.team_->barrier();
+    barrier();
     const int64_t t0 = thread == 0 ? now_ns() : 0;
     ThreadTeam::share(head_counters_[2 * block], panels, grain, thread, [&](uint32_t begin, uint32_t end, uint32_t) {
       LinearArgs args{};
@@ -57,13 +51,13 @@ void CallRunner::run_head(const Op& op, uint32_t thread) {
       args.plan = &m_.linear_plan_;
       m_.kernels_.linear(args);
     });
-    m_.team_->barrier();
+    barrier();
     if (thread == 0) linear_ns_ += now_ns() - t0;
     ThreadTeam::share(head_counters_[2 * block + 1], static_cast<uint32_t>(head_block(block).size()), 1, thread,
                       [&](uint32_t begin, uint32_t end, uint32_t) {
                         for (uint32_t i = begin; i < end; ++i) scan_row(block, i);
                       });
-    m_.team_->barrier();
+    barrier();
     if (thread == 0) emit_block(block);
   }
 }

@@ -11,6 +11,10 @@ namespace {
 constexpr uint32_t kConvChannels = 256;   // channels of a piece
 constexpr size_t kThreadScratchAlign = 64;
 
+// What one thread does in a nanosecond, roughly: bytes of weights read from a cache, multiply-adds of int8 and of fp32.
+constexpr double kByteRate = 20, kIntegerRate = 200, kFloatRate = 16;
+constexpr double kPhaseNs = 30e3;
+
 Status no_scratch(size_t bytes) { return {Code::out_of_memory, "the system refused " + std::to_string(bytes) + " bytes of scratch for a call"}; }
 
 // Rows of a piece: enough pieces for all threads, few enough to keep the counter quiet.
@@ -19,7 +23,36 @@ uint32_t row_grain(uint32_t rows, uint32_t threads) { return std::max(1u, rows /
 }  // namespace
 
 CallRunner::CallRunner(CpuModel& model, const Schedule& schedule, const Call& call)
-    : m_(model), schedule_(schedule), call_(call), function_(*schedule.function), counters_(schedule.phases.size() * 2) {}
+    : m_(model), schedule_(schedule), call_(call), function_(*schedule.function), threads_(choose_threads()),
+      counters_(schedule.phases.size() * 2) {}
+
+// The result does not depend on it. On a quiet machine two threads take as long as one where a phase is shorter than kPhaseNs;
+// on a busy one each barrier may wait for a time slice of somebody else.
+uint32_t CallRunner::choose_threads() const {
+  const uint32_t all = m_.team_->size();
+  if (all == 1) return 1;
+  const double rows = static_cast<double>(call_.rows.size());
+  double asking = 0, held = 0;
+  for (const Row& r : call_.rows) {
+    asking += (r.wants & kHeadAsks) != 0 ? 1 : 0;
+    held += static_cast<double>(call_.states[static_cast<size_t>(r.sequence)]->length());
+  }
+  double ns = 0;
+  for (const Phase& phase : schedule_.phases) {
+    if (phase.kind == Phase::Kind::attend) {
+      const AttentionAttr& a = std::get<AttentionAttr>(phase.op->attr);
+      ns += (held + rows * rows) * a.n_heads * a.head_dim * 2 / kFloatRate;
+    }
+    const auto product = [&](WeightId w, double n) {
+      if (n == 0) return;
+      const PackedMatrix& m = matrix(w);
+      ns += std::max(static_cast<double>(packed_bytes(m.form)) / kByteRate, n * m.form.rows * m.form.cols / kIntegerRate);
+    };
+    if (phase.kind == Phase::Kind::head) product(phase.op->weights[0], asking);
+    for (const LinearJob& job : phase.linears) product(job.op->weights[0], rows);
+  }
+  return ns < kPhaseNs * static_cast<double>(schedule_.phases.size()) ? 1 : all;
+}
 
 Status CallRunner::run() {
   call_.out->clear();
@@ -31,7 +64,8 @@ Status CallRunner::run() {
   for (size_t i = 0; i < conv_frames_.size(); ++i)
     if (schedule_.phases[i].kind == Phase::Kind::conv) conv_frames_[i] = conv_frames(*schedule_.phases[i].op);
   load_inputs();
-  if (n_rows() > 0) m_.team_->run([&](uint32_t thread) { run_phases(thread); });
+  if (n_rows() > 0 && threads_ > 1) m_.team_->run([&](uint32_t thread) { run_phases(thread); });
+  if (n_rows() > 0 && threads_ == 1) run_phases(0);
   copy_edges();
   return failure_;
 }
@@ -92,13 +126,11 @@ Status CallRunner::reserve() {
   size_t rope_floats = 0;
   for (const RopeTable& table : m_.ropes_) rope_floats += n_rows() * static_cast<size_t>(table.head_dim());
   ESPALIER_TRY(grow(s.rope, rope_floats * sizeof(float)));
-  std::vector<int32_t> positions(n_rows());
-  for (uint32_t r = 0; r < n_rows(); ++r) positions[r] = call_.rows[r].position;
   float* rope = s.rope.floats();
-  for (const RopeTable& table : m_.ropes_) {
-    table.fill(positions, rope);
+  for (size_t t = 0; t < m_.ropes_.size(); ++t) {
     rope_rows_.push_back(rope);
-    rope += n_rows() * static_cast<size_t>(table.head_dim());
+    const size_t width = m_.ropes_[t].head_dim();
+    for (uint32_t r = 0; r < n_rows(); ++r, rope += width) m_.copy_rope_row(t, call_.rows[r].position, rope);
   }
   return reserve_head();
 }
@@ -118,13 +150,13 @@ Status CallRunner::plan_attention() {
       return o.n_heads == shape.n_heads && o.n_kv_heads == shape.n_kv_heads && o.head_dim == shape.head_dim && o.group == shape.group;
     };
     if (std::any_of(attention_shapes_.begin(), attention_shapes_.end(), same)) continue;
-    ESPALIER_ASSIGN(AttentionPlan plan, make_attention_plan(shape, rows, held, m_.team_->size()));
+    ESPALIER_ASSIGN(AttentionPlan plan, make_attention_plan(shape, rows, held, threads_));
     scratch = std::max(scratch, plan.scratch_bytes);
     partials = std::max(partials, plan.partial_floats);
     attention_shapes_.push_back(shape);
     attention_plans_.push_back(std::move(plan));
   }
-  if (m_.scratch_.threads.size() < m_.team_->size()) m_.scratch_.threads.resize(m_.team_->size());
+  if (m_.scratch_.threads.size() < threads_) m_.scratch_.threads.resize(threads_);
   for (Buffer& b : m_.scratch_.threads)
     if (!b.reserve(scratch + kThreadScratchAlign)) return no_scratch(scratch);
   if (!m_.scratch_.partials.reserve(partials * sizeof(float))) return no_scratch(partials * sizeof(float));
@@ -145,13 +177,13 @@ void CallRunner::run_phases(uint32_t thread) {
     const Phase& phase = schedule_.phases[i];
     switch (phase.kind) {
       case Phase::Kind::rows:
-        ThreadTeam::share(counters_[2 * i], n_rows(), row_grain(n_rows(), m_.team_->size()), thread,
+        ThreadTeam::share(counters_[2 * i], n_rows(), row_grain(n_rows(), threads_), thread,
                           [&](uint32_t begin, uint32_t end, uint32_t) { run_rows(phase, begin, end); });
         break;
       case Phase::Kind::linear: {
         const int64_t t0 = thread == 0 ? now_ns() : 0;
         run_linears(phase, counters_[2 * i], thread);
-        m_.team_->barrier();
+        barrier();
         if (thread == 0) linear_ns_ += now_ns() - t0;
         continue;
       }
@@ -161,7 +193,7 @@ void CallRunner::run_phases(uint32_t thread) {
       case Phase::Kind::attend: run_attention(*phase.op, counters_[2 * i], counters_[2 * i + 1], thread); break;
       case Phase::Kind::head: run_head(*phase.op, thread); break;
     }
-    m_.team_->barrier();
+    barrier();
   }
 }
 
@@ -246,7 +278,7 @@ void CallRunner::copy_tap(const RowOp& op, uint32_t begin, uint32_t end) {
 void CallRunner::run_linears(const Phase& phase, std::atomic<uint32_t>& next, uint32_t thread) {
   uint32_t total = 0;
   for (const LinearJob& job : phase.linears) total += panel_count(matrix(job.op->weights[0]).form);
-  const uint32_t grain = std::max(1u, total / (m_.team_->size() * 16));
+  const uint32_t grain = std::max(1u, total / (threads_ * 16));
   ThreadTeam::share(next, total, grain, thread, [&](uint32_t begin, uint32_t end, uint32_t) {
     uint32_t base = 0;
     for (const LinearJob& job : phase.linears) {
@@ -350,7 +382,7 @@ void CallRunner::run_attention(const Op& op, std::atomic<uint32_t>& next, std::a
   };
   run_items(plan.items, next);
   if (plan.merges.empty()) return;
-  m_.team_->barrier();
+  barrier();
   run_items(plan.merges, next_merge);
 }
 

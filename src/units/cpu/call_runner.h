@@ -7,6 +7,7 @@
 
 namespace espalier::cpu {
 
+inline constexpr uint32_t kHeadAsks = kWantArgmax | kWantLogits | kWantTopK | kWantLse;
 inline constexpr uint32_t kHeadRowsMax = 64;  // rows whose logits are held at once
 
 class CallRunner {
@@ -42,6 +43,12 @@ class CallRunner {
   std::span<const uint32_t> head_block(size_t block) const;
   void copy_edges();
 
+  // Whether the team is worth waking: a phase of a small model is shorter than the barrier behind it.
+  uint32_t choose_threads() const;
+  void barrier() {
+    if (threads_ > 1) m_.team_->barrier();
+  }
+
   uint32_t n_rows() const { return static_cast<uint32_t>(call_.rows.size()); }
   size_t width(ValueId v) const { return static_cast<size_t>(function_.values[static_cast<size_t>(v)].width); }
   float* at(ValueId v) const { return m_.scratch_.slots[static_cast<size_t>(schedule_.memory.slot[static_cast<size_t>(v)])].floats(); }
@@ -54,6 +61,7 @@ class CallRunner {
   const Schedule& schedule_;
   const Call& call_;
   const Function& function_;
+  const uint32_t threads_;               // 1, or all of the team
   std::vector<uint32_t> slot_;           // of each row among its state's pending rows
   std::vector<QuantizedRows> sets_;      // by set
   std::vector<const float*> rope_rows_;  // by rope: (rows, head_dim)

@@ -1,11 +1,15 @@
 #include "units/cpu/cpu_model.h"
 
+#include <algorithm>
+
 #include "base/clock.h"
 #include "base/fp_mode.h"
 #include "units/cpu/call_runner.h"
 
 namespace espalier::cpu {
 namespace {
+
+constexpr size_t kRopeKept = 16384, kRopeStep = 1024;  // positions
 
 // Checkpoints hold (channels, taps); the kernel reads (taps, channels).
 std::vector<float> transposed(const std::vector<float>& in, size_t rows, size_t cols) {
@@ -32,6 +36,7 @@ CpuModel::CpuModel(const Program& program, PackedWeights weights, KvType kv, Isa
     : program_(program), weights_(std::move(weights)), layout_(state_layout(program_, kv)), kernels_(isa),
       linear_plan_(default_linear_plan(isa)), team_(std::move(team)), conv_kernels_(program.weights.size()) {
   for (const RopeSpec& spec : program_.ropes) ropes_.emplace_back(spec);
+  rope_rows_.resize(ropes_.size());
   for (size_t w = 0; w < program_.weights.size(); ++w) {
     const WeightDecl& decl = program_.weights[w];
     if (decl.kind == WeightDecl::Kind::taps)
@@ -46,6 +51,21 @@ const Schedule& CpuModel::schedule(FunctionId id) {
   const auto found = schedules_.find(key);
   if (found != schedules_.end()) return found->second;
   return schedules_.emplace(key, make_schedule(*program_.find(id.role), id.segment, weights_)).first->second;
+}
+
+void CpuModel::copy_rope_row(size_t table, int32_t position, float* dst) {
+  const size_t at = static_cast<size_t>(position), width = ropes_[table].head_dim();
+  if (position < 0 || at >= kRopeKept) return ropes_[table].fill_row(position, dst);
+  RopeRows& kept = rope_rows_[table];
+  if (at >= kept.known.size()) {
+    const size_t positions = (at / kRopeStep + 1) * kRopeStep;
+    kept.rows.resize(positions * width);
+    kept.known.resize(positions);
+  }
+  float* const row = kept.rows.data() + at * width;
+  if (!kept.known[at]) ropes_[table].fill_row(position, row);
+  kept.known[at] = true;
+  std::copy_n(row, width, dst);
 }
 
 std::shared_ptr<CallFrames> CpuModel::take_frames(size_t rows) {

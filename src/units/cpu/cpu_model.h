@@ -57,6 +57,9 @@ class CpuModel : public Model {
   Status begin(const Call& call);
   const Schedule& schedule(FunctionId id);
   std::shared_ptr<CallFrames> take_frames(size_t rows);
+  // cos and sin of a position: (head_dim). Those of the first positions are kept once they are known: sines are a tenth of a small
+  // model's call.
+  void copy_rope_row(size_t table, int32_t position, float* dst);
 
   Program program_;
   PackedWeights weights_;
@@ -65,6 +68,11 @@ class CpuModel : public Model {
   LinearPlan linear_plan_;
   std::shared_ptr<ThreadTeam> team_;
   std::vector<RopeTable> ropes_;
+  struct RopeRows {
+    std::vector<float> rows;  // (positions, head_dim)
+    std::vector<bool> known;
+  };
+  std::vector<RopeRows> rope_rows_;  // by table
   std::vector<std::vector<float>> conv_kernels_;  // by WeightId: (taps, channels), transposed from (channels, taps)
   std::map<std::pair<Role, int32_t>, Schedule> schedules_;
   Scratch scratch_;
