@@ -12,8 +12,8 @@ constexpr uint32_t kConvChannels = 256;   // channels of a piece
 constexpr size_t kThreadScratchAlign = 64;
 
 // What one thread does in a nanosecond, roughly: bytes of weights read from a cache, multiply-adds of int8 and of fp32.
-constexpr double kByteRate = 20, kIntegerRate = 200, kFloatRate = 16;
-constexpr double kPhaseNs = 30e3;
+constexpr double kByteRate = 20, kIntegerRate = 200, kFloatRate = 40;
+constexpr double kPhaseNs = 20e3;
 
 Status no_scratch(size_t bytes) { return {Code::out_of_memory, "the system refused " + std::to_string(bytes) + " bytes of scratch for a call"}; }
 
