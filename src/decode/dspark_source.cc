@@ -1,7 +1,6 @@
 #include "decode/dspark_source.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -17,50 +16,64 @@ namespace {
 
 bool better(const TopEntry& a, const TopEntry& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
 
-// Largest magnitude of a row, as the bits of a float: no float that is not finite is below 2^100.
-bool is_finite(std::span<const float> row) {
-  uint32_t most[16] = {};
-  size_t i = 0;
-  for (; i + 16 <= row.size(); i += 16)
-    for (size_t l = 0; l < 16; ++l) {
-      const uint32_t bits = std::bit_cast<uint32_t>(row[i + l]) & 0x7fffffffu;
-      most[l] = most[l] < bits ? bits : most[l];
-    }
-  for (; i < row.size(); ++i) most[0] = std::max(most[0], std::bit_cast<uint32_t>(row[i]) & 0x7fffffffu);
-  return *std::max_element(most, most + 16) < std::bit_cast<uint32_t>(0x1p100f);
+constexpr float kFar = 0x1p100f;  // a logit beyond it is taken as damaged
+constexpr size_t kLanes = 16;
+
+// The largest value of each block of `lanes` x 16 values, and whether all values of those blocks are finite and near. Loops over
+// 16 lanes are what every compiler turns into vectors.
+struct Blocks {
+  std::vector<float> tops;
+  bool usable = true;
+};
+Blocks scan_blocks(std::span<const float> row, size_t lanes) {
+  Blocks out;
+  const size_t size = lanes * kLanes;
+  out.tops.resize(row.size() / size);
+  float least[kLanes] = {}, strange[kLanes] = {};
+  for (size_t b = 0; b < out.tops.size(); ++b) {
+    float most[kLanes];
+    const float* values = row.data() + b * size;
+    std::copy_n(values, kLanes, most);
+    for (size_t i = 0; i < size; i += kLanes)
+      for (size_t l = 0; l < kLanes; ++l) {
+        const float v = values[i + l];
+        most[l] = most[l] < v ? v : most[l];
+        least[l] = v < least[l] ? v : least[l];
+        strange[l] += v * 0.0f;  // not a number if v is none, or has no end
+      }
+    for (size_t n = kLanes / 2; n > 0; n /= 2)
+      for (size_t l = 0; l < n; ++l) most[l] = most[l] < most[l + n] ? most[l + n] : most[l];
+    out.tops[b] = most[0];
+  }
+  for (size_t l = 0; l < kLanes; ++l) out.usable = out.usable && strange[l] == 0.0f && least[l] > -kFar;
+  for (const float top : out.tops) out.usable = out.usable && top < kFar;
+  return out;
 }
 
-constexpr size_t kBlock = 64;
-
-float largest(const float* values) {  // of a block
-  float most[16];
-  std::copy_n(values, 16, most);
-  for (size_t i = 16; i < kBlock; i += 16)
-    for (size_t l = 0; l < 16; ++l) most[l] = most[l] < values[i + l] ? values[i + l] : most[l];
-  for (size_t n = 8; n > 0; n /= 2)
-    for (size_t l = 0; l < n; ++l) most[l] = most[l] < most[l + n] ? most[l + n] : most[l];
-  return most[0];
-}
-
-// The best `count` of a row of finite values, best first. The largest values of all blocks say where the line runs: that many
-// of them are above it, so nothing below it gets in, and of most blocks nothing has to be looked at.
+// The best `count` of a row, best first; nothing where a value is damaged. The largest values of all blocks say where the line
+// runs: that many of them are above it, so nothing below it gets in, and most blocks need not be looked at.
 std::vector<TopEntry> best_of(std::span<const float> row, size_t count) {
-  const size_t blocks = row.size() / kBlock;
-  std::vector<float> tops(blocks), ordered;
-  for (size_t b = 0; b < blocks; ++b) tops[b] = largest(row.data() + b * kBlock);
+  const size_t lanes = row.size() < 16384 ? 1 : 4, size = lanes * kLanes;
+  const Blocks blocks = scan_blocks(row, lanes);
+  if (!blocks.usable) return {};
   float line = -std::numeric_limits<float>::infinity();
-  if (blocks >= count) {
-    ordered = tops;
+  if (blocks.tops.size() >= count) {
+    std::vector<float> ordered = blocks.tops;
     std::nth_element(ordered.begin(), ordered.begin() + static_cast<std::ptrdiff_t>(count - 1), ordered.end(), std::greater<>());
     line = ordered[count - 1];
   }
   std::vector<TopEntry> found;
+  found.reserve(2 * count);
   const auto take = [&](size_t i) {
     if (row[i] >= line) found.push_back({static_cast<int32_t>(i), row[i]});
   };
-  for (size_t b = 0; b < blocks; ++b)
-    for (size_t i = b * kBlock; tops[b] >= line && i < (b + 1) * kBlock; ++i) take(i);
-  for (size_t i = blocks * kBlock; i < row.size(); ++i) take(i);
+  for (size_t b = 0; b < blocks.tops.size(); ++b)
+    if (blocks.tops[b] >= line)
+      for (size_t i = b * size; i < (b + 1) * size; ++i) take(i);
+  for (size_t i = blocks.tops.size() * size; i < row.size(); ++i) {
+    if (!(std::fabs(row[i]) < kFar)) return {};
+    take(i);
+  }
   const auto end = found.begin() + static_cast<std::ptrdiff_t>(std::min(count, found.size()));
   std::nth_element(found.begin(), end, found.end(), better);
   found.erase(end, found.end());
@@ -136,8 +149,8 @@ const DsparkSource::Depth& DsparkSource::depth(size_t d) {
   const std::span<const float> row = block_.logits.subspan(d * vocabulary, vocabulary);
   known.known = true;
   known.mass = 0;
-  if (!is_finite(row)) return known;
   known.top = best_of(row, kBaseTop);
+  if (known.top.empty()) return known;
   known.sorted.clear();
   for (const TopEntry& e : known.top) known.sorted.push_back(e.id);
   std::sort(known.sorted.begin(), known.sorted.end());
