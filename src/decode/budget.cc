@@ -22,7 +22,7 @@ constexpr int64_t kPlainFirst = 2;       // calls without drafts where the time 
 constexpr double kWidthMemory = 64;
 constexpr double kNever = 1e12;         // ms
 constexpr double kAllowanceStart = 2, kAllowanceGrowth = 1.25;  // plain calls that drafting with a block may lose
-constexpr double kCheapStart = 1, kCheapGrowth = 0.5;           // and without one
+constexpr double kCheapStart = 0.5, kCheapGrowth = 0.35;       // and without one
 constexpr double kAllowanceShare = 0.0005;                      // of all tokens, on top
 constexpr double kCredit = 4;            // plain calls that were gained and may be lost again
 constexpr double kRestShare = 0.01;      // of the time: what asking in vain may take
