@@ -210,7 +210,7 @@ Result<Value> parse_option(const OptionSpec& spec, std::string_view text) {
     case OptionType::flag: return Value(true);
     case OptionType::integer: {
       int64_t n = 0;
-      if (!read_number(text, n)) return wrong(spec, shown, "a whole number", text);
+      if (!read_number(text, n)) return wrong(spec, shown, "a whole number of at most 18 digits", text);
       return Value(n);
     }
     case OptionType::number: {
