@@ -141,7 +141,11 @@ Result<ModelPlan> finish_plan(ConfigReader& c, const Checkpoint& checkpoint, con
   std::vector<std::string> notices;
   ESPALIER_TRY(finish_config(c, checkpoint, notices));
   ESPALIER_ASSIGN(ModelPlan plan, build_decoder(s, canonical, file));
-  if (!is_converted(checkpoint.kind())) ESPALIER_TRY(refuse_unclaimed(plan, checkpoint, s, file));
+  if (is_converted(checkpoint.kind())) {
+    for (WeightSource& source : plan.sources) source.row_order.clear();  // rows were put in order when it was written
+  } else {
+    ESPALIER_TRY(refuse_unclaimed(plan, checkpoint, s, file));
+  }
   plan.context_length = context;
   plan.notices = std::move(notices);
   return plan;
