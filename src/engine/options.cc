@@ -93,7 +93,7 @@ constexpr OptionSpec kTable[] = {
     {"context", T::integer, "N", "what the model was made for", "tokens that a text may have", kOpens, nullptr, set_context},
     {"weights", T::text, "FORM", "auto", "auto (the file's own form; int8 for floats), int8, int4 or file", kOpens | kConvert | kInspect, nullptr, set_weights},
     {"kv", T::text, "TYPE", "fp16", "fp16 or int8: how keys and values are held", kOpens, nullptr, set_kv},
-    {"unit", T::text, "NAME", "cpu", "cpu, reference or static (docs/static-programs.md)", kOpens, nullptr, set_unit},
+    {"unit", T::text, "NAME", "cpu", "cpu, reference, static or static:coreai (docs/static-programs.md)", kOpens, nullptr, set_unit},
     {"buckets", T::text, "LIST", "powers of two from 128 to the context", "K/V lengths of the static unit's programs, ascending", kOpens, nullptr, set_buckets},
     {"threads", T::integer, "N", "what this process may use", "threads of the CPU unit", kOpens | kConvert, nullptr, set_threads},
     {"speculate", T::text, "MODE", "auto", "drafts that the model verifies: auto, off, chain:N (N tokens) or tree:N (N rows of a call); changes no text", kGenerates, set_speculate, set_speculate_open},
