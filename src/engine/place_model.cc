@@ -1,12 +1,12 @@
 #include "engine/place_model.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
 
 #include "base/thread_team.h"
 #include "convert/cache.h"
+#include "engine/export_model.h"
 #include "engine/free_memory.h"
 #include "units/coreai/coreai_backend.h"
 #include "units/cpu/cpu_unit.h"
@@ -114,20 +114,6 @@ Result<std::unique_ptr<Model>> drafter_from_floats(const OpenOptions&, Engine::I
   ESPALIER_ASSIGN(const WeightSet target, float_weights(engine.plan, engine.checkpoint));
   ESPALIER_ASSIGN(const WeightSet weights, bind_drafter_weights(plan, checkpoint, engine.plan.program, target));
   return engine.unit->compile(plan.model.program, weights);
-}
-
-// "128,512": ascending numbers. The unit checks the rest.
-Result<std::vector<int32_t>> bucket_list(const std::string& text) {
-  std::vector<int32_t> out;
-  const char *at = text.data(), *end = at + text.size();
-  while (at < end) {
-    int32_t n = 0;
-    const auto [next, error] = std::from_chars(at, end, n);
-    if (error != std::errc() || (next != end && (*next != ',' || next + 1 == end))) return invalid("buckets: expected numbers with commas between them, found \"" + text + "\"", "buckets");
-    out.push_back(n);
-    at = next == end ? end : next + 1;
-  }
-  return out;
 }
 
 // The given buckets, or those of the defaults that the context needs. A context beyond the largest ends there, and says so.

@@ -63,6 +63,13 @@ Result<std::string> coreai_python() {
   return std::string(python);
 }
 
+Status write_aimodel(const LoweredProgram& lowered, const Program& program, const WeightSet& weights, const std::string& out) {
+  ESPALIER_ASSIGN(const std::string python, coreai_python());
+  ESPALIER_ASSIGN(const std::unique_ptr<WorkFolder> folder, WorkFolder::make());
+  ESPALIER_TRY(coreai::write_program(lowered, program, weights, folder->path()));
+  return ChildProcess::finish("Core AI's packer", {python, "-c", coreai::kAimodelScript, "pack", folder->path(), out}, folder->path() + "/log").with_context(out);
+}
+
 MakeBackend coreai_backend(std::string python) {
   return [python = std::move(python)](const LoweredProgram& lowered, const Program& program, const WeightSet& weights) -> Result<std::unique_ptr<StaticBackend>> {
     ESPALIER_ASSIGN(std::unique_ptr<WorkFolder> folder, WorkFolder::make());

@@ -13,6 +13,9 @@ namespace espalier {
 // The Python that has the package, from ESPALIER_COREAI_PYTHON; checked by running it. Not ok: why Core AI is not there, and what to do.
 Result<std::string> coreai_python();
 
+// The lowered program as an .aimodel at `out`, which ends so.
+Status write_aimodel(const LoweredProgram& lowered, const Program& program, const WeightSet& weights, const std::string& out);
+
 MakeBackend coreai_backend(std::string python);
 
 }  // namespace espalier
