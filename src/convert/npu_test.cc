@@ -1,6 +1,7 @@
 // Conversion for NPUs: what powers of two do to a program, how they are chosen, and the file.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -258,6 +259,57 @@ TEST_F(NpuConvert, a_converted_folder_is_not_converted_again_and_damage_is_found
   std::ofstream(folder_ / "a" / "model.espalier", std::ios::binary) << damaged;
   const Checkpoint reopened = std::move(Checkpoint::open((folder_ / "a").string())).value();
   EXPECT_FALSE(verify_converted(reopened).ok());
+}
+
+// A copy of a converted folder whose container is written anew after `change`.
+struct Rewritten {
+  std::vector<TensorView> tensors;
+  ContainerWriter::Metadata metadata;
+};
+std::string refusal_of_changed(const fs::path& from, const fs::path& to, const std::function<void(Rewritten&)>& change) {
+  fs::create_directories(to);
+  fs::copy(from / "config.json", to, fs::copy_options::overwrite_existing);
+  const FileMap map = std::move(FileMap::open((from / "model.espalier").string())).value();
+  Container container = std::move(parse_container(map.bytes())).value();
+  Rewritten r{std::move(container.tensors), std::move(container.metadata)};
+  change(r);
+  std::vector<ContainerTensor> declared;
+  for (const TensorView& t : r.tensors) declared.push_back({t.name, t.type, t.shape});
+  fs::remove(to / "model.espalier");
+  ContainerWriter writer = std::move(ContainerWriter::create(std::move(FileLock::acquire((to / "model.espalier").string())).value(), declared, 1 << 16)).value();
+  for (const TensorView& t : r.tensors) EXPECT_TRUE(writer.append(t.data).ok());
+  EXPECT_TRUE(writer.finish(r.metadata).ok());
+  const Result<Checkpoint> checkpoint = Checkpoint::open(to.string());
+  if (!checkpoint.ok()) return checkpoint.status().message();
+  const Result<ModelPlan> plan = plan_model(*checkpoint);
+  if (!plan.ok()) return plan.status().message();
+  const Result<WeightSet> weights = bind_weights(*plan, *checkpoint);
+  return weights.ok() ? "" : weights.status().message();
+}
+
+TEST_F(NpuConvert, containers_that_do_not_hold_together_are_refused_by_name) {
+  converted(test::load_tiny("lfm2-f32"), "a", false);
+  const std::string matrix = "model.layers.0.feed_forward.w1.weight", norm = "model.layers.0.ffn_norm.weight";
+  const auto says = [&](const std::function<void(Rewritten&)>& change) { return refusal_of_changed(folder_ / "a", folder_ / "b", change); };
+  const auto tensor = [](Rewritten& r, const std::string& name) { return std::find_if(r.tensors.begin(), r.tensors.end(), [&](const TensorView& t) { return t.name == name; }); };
+  const auto set = [](Rewritten& r, const std::string& key, const std::string& value) {
+    std::erase_if(r.metadata, [&](const auto& m) { return m.first == key; });
+    r.metadata.emplace_back(key, value);
+  };
+  EXPECT_EQ(says([](Rewritten&) {}), "");
+  EXPECT_NE(says([&](Rewritten& r) { r.tensors.erase(tensor(r, matrix + ".scale")); }).find(matrix + ".scale is missing"), std::string::npos);
+  EXPECT_NE(says([&](Rewritten& r) { r.tensors.erase(tensor(r, matrix)); }).find(matrix), std::string::npos);
+  EXPECT_NE(says([&](Rewritten& r) { tensor(r, matrix)->type = StorageType::u8; }).find("expected"), std::string::npos);
+  EXPECT_NE(says([&](Rewritten& r) { std::swap(tensor(r, "model.embed_tokens.weight")->shape[0], tensor(r, "model.embed_tokens.weight")->shape[1]); }).find("expected"), std::string::npos);
+  EXPECT_NE(says([&](Rewritten& r) { tensor(r, matrix + ".scale")->type = StorageType::bf16; }).find("f16"), std::string::npos);
+  EXPECT_NE(says([&](Rewritten& r) { set(r, "espalier.format", "9"); }).find("convert the model again"), std::string::npos);
+  for (const char* exponent : {"61", "-61", "x", "1x", "99999999999"}) {
+    const std::string refused = says([&](Rewritten& r) {
+      set(r, "espalier.scales", "residual 1");
+      set(r, "norm." + norm, exponent);
+    });
+    EXPECT_NE(refused.find("norm." + norm), std::string::npos) << exponent << ": " << refused;
+  }
 }
 
 TEST_F(NpuConvert, a_text_to_measure_on_must_hold_tokens) {
