@@ -43,6 +43,15 @@ Result<CalibrationText> calibration_text(const std::string& path, const Checkpoi
   return out;
 }
 
+// Calibration runs the model in fp32.
+Status check_calibration_memory(const Program& program) {
+  uint64_t bytes = 0;
+  for (const WeightDecl& w : program.weights) bytes += uint64_t{4} * static_cast<uint64_t>(w.rows) * static_cast<uint64_t>(w.cols);
+  const auto left = free_memory();
+  if (!left || bytes <= *left) return {};
+  return {Code::out_of_memory, "--calibrate runs the model in fp32: its weights need " + gigabytes(bytes) + " of memory, and " + gigabytes(*left) + " are free"};
+}
+
 Result<Value> convert_npu(const Arguments& args) {
   if (args.text("weights").value_or("int8") != "int8") return invalid("weights: --for npu writes int8, found \"" + *args.text("weights") + "\"", "weights");
   OpenOptions options;
@@ -51,6 +60,7 @@ Result<Value> convert_npu(const Arguments& args) {
   ESPALIER_ASSIGN(const ModelPlan plan, plan_model(checkpoint));
   std::optional<CalibrationText> text;
   if (const auto path = args.text("calibrate")) {
+    ESPALIER_TRY(check_calibration_memory(plan.program));
     ESPALIER_ASSIGN(text, calibration_text(*path, checkpoint, plan));
   }
   Progress progress(args.positionals[0] + ": converting", args.flag("quiet"));
