@@ -27,7 +27,7 @@ struct OpenOptions {
   std::string model;           // a folder (Hugging Face, MLX, converted) or a .gguf file
   std::string unit = "cpu";    // "cpu" | "reference" | "static"
   std::string buckets;         // of the static unit: K/V lengths that its programs have, "128,512"; empty: powers of two to the context
-  std::string weights = "auto";  // "auto" | "int8" | "int4" | "file"; the reference unit runs fp32
+  std::string weights = "auto";  // "auto" | "int8" | "int4" | "file" (static unit: also "palette2" | 4 | 6 | 8); the reference unit runs fp32
   std::string kv = "fp16";     // "fp16" | "int8"; the reference unit keeps fp32
   uint32_t threads = 0;        // 0: what affinity and the cgroup allow
   int64_t context = 0;         // tokens; 0: what the model was made for
@@ -36,6 +36,7 @@ struct OpenOptions {
   bool cache = true;           // keep the packed weights in the cache folder, and take them from there
   // Packing of weights, in bytes. Returning false ends the opening with Code::cancelled.
   std::function<bool(uint64_t done, uint64_t total)> on_progress;
+  std::string activations = "fp16";  // "fp16" | "int8": what matrix products of the static unit read; int8 is there to be measured
 };
 
 // What an open engine is.

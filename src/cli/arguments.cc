@@ -19,6 +19,7 @@ constexpr CommandSpec kCommands[] = {
     {"units", kUnits, "", 0, 0, "what this machine can run models on, or why not"},
     {"cache", kCache, "list | clear", 1, 1, "packed weights that were kept"},
     {"bench", kBench, "MODEL", 1, 1, "times of calls, prompt reading and decoding, and the share of the machine's ceilings; what drafting and sharing calls are worth"},
+    {"fidelity", kFidelity, "MODEL", 1, 1, "how many of a model's choices are a reference's, on the same text"},
     {"profile", kProfile, "MODEL", 1, 1, "measures what calls take by rows and context, and keeps it for drafting"},
 };
 

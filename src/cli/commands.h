@@ -21,6 +21,7 @@ int units_command(const Arguments& args);
 int cache_command(const Arguments& args);
 int bench_command(const Arguments& args);
 int profile_command(const Arguments& args);
+int fidelity_command(const Arguments& args);
 
 // Shared by the commands.
 

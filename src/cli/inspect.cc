@@ -36,7 +36,7 @@ void add_text(const std::string& path, Value& report) {
 
 // Reads every byte. The sentences say what was found sound.
 Result<std::vector<std::string>> verified(const Checkpoint& checkpoint) {
-  if (checkpoint.kind() == CheckpointKind::packed) return verify_converted(checkpoint);
+  if (is_converted(checkpoint.kind())) return verify_converted(checkpoint);
   std::vector<std::string> findings;
   const Value hashes = content_hashes(checkpoint);
   for (const Value& file : hashes.as_array())

@@ -9,7 +9,9 @@
 #include "engine/compare_decoding.h"
 #include "engine/free_memory.h"
 #include "engine/place_model.h"
+#include "engine/text_model.h"
 #include "kernels/isa.h"
+#include "measure/fidelity_text.h"
 
 namespace espalier::cli {
 namespace {
@@ -24,6 +26,47 @@ Status convert(const Arguments& args) {
   Progress progress(args.positionals[0] + ": packing weights", args.flag("quiet"));
   return convert_model(checkpoint, plan, form, args.positionals[1], team, [&](uint64_t done, uint64_t total) {
     progress.update(done, total);
+    return !interrupted();
+  });
+}
+
+// The texts of --calibrate, as the model's tokens.
+Result<CalibrationText> calibration_text(const std::string& path, const Checkpoint& checkpoint, const ModelPlan& plan) {
+  ESPALIER_ASSIGN(const std::string text, read_file(path));
+  ESPALIER_ASSIGN(const Tokenizer tokenizer, open_tokenizer(checkpoint));
+  const Result<ChatFormat> chat = ChatFormat::make(checkpoint, tokenizer);
+  const TextReader reader{&tokenizer, chat.ok() ? &*chat : nullptr, chat.ok() ? std::string() : chat.status().message(), plan.program.vocabulary};
+  ESPALIER_ASSIGN(FidelityTexts texts, read_fidelity_texts(reader, text, path, plan.context_length));
+  CalibrationText out;
+  out.name = path.substr(path.rfind('/') + 1);
+  for (FidelityText& one : texts.texts) out.texts.push_back(std::move(one.ids));
+  return out;
+}
+
+// Calibration runs the model in fp32.
+Status check_calibration_memory(const Program& program) {
+  uint64_t bytes = 0;
+  for (const WeightDecl& w : program.weights) bytes += uint64_t{4} * static_cast<uint64_t>(w.rows) * static_cast<uint64_t>(w.cols);
+  const auto left = free_memory();
+  if (!left || bytes <= *left) return {};
+  return {Code::out_of_memory, "--calibrate runs the model in fp32: its weights need " + gigabytes(bytes) + " of memory, and " + gigabytes(*left) + " are free"};
+}
+
+Result<Value> convert_npu(const Arguments& args) {
+  if (args.text("weights").value_or("int8") != "int8") return invalid("weights: --for npu writes int8, found \"" + *args.text("weights") + "\"", "weights");
+  OpenOptions options;
+  ESPALIER_TRY(args.apply(options));
+  ESPALIER_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(args.positionals[0]));
+  ESPALIER_ASSIGN(const ModelPlan plan, plan_model(checkpoint));
+  std::optional<CalibrationText> text;
+  if (const auto path = args.text("calibrate")) {
+    ESPALIER_TRY(check_calibration_memory(plan.program));
+    ESPALIER_ASSIGN(text, calibration_text(*path, checkpoint, plan));
+  }
+  Progress progress(args.positionals[0] + ": converting", args.flag("quiet"));
+  const uint32_t threads = options.threads == 0 ? default_thread_count() : options.threads;
+  return convert_for_npu(checkpoint, plan, text ? &*text : nullptr, args.positionals[1], threads, [&](int64_t done, int64_t total) {
+    progress.update(static_cast<uint64_t>(done), static_cast<uint64_t>(total));
     return !interrupted();
   });
 }
@@ -73,14 +116,26 @@ std::string difference_text(const DecodingDifference& d) {
 }  // namespace
 
 int convert_command(const Arguments& args) {
-  if (Status s = convert(args); !s.ok()) return fail(args, s);
+  const std::string unit = args.text("for").value_or("cpu");
+  if (unit != "cpu" && unit != "npu") return fail(args, invalid("for: expected cpu or npu, found \"" + unit + "\"", "for"));
+  if (unit == "cpu" && args.flag("calibrate")) return usage("--calibrate needs --for npu");
+  Value report;
+  if (unit == "npu") {
+    auto made = convert_npu(args);
+    if (!made.ok()) return fail(args, made.status());
+    report = std::move(made).value();
+  } else if (Status s = convert(args); !s.ok()) {
+    return fail(args, s);
+  }
   if (!args.flag("json")) {
     if (!args.flag("quiet")) err(args.positionals[1] + " is written\n");
-    return kExitOk;
+    if (!report.is_null()) out(npu_report_text(report));
+    return finish_output(kExitOk);
   }
   Value v = Value::object();
   v.set("model", args.positionals[0]);
   v.set("out", args.positionals[1]);
+  v.set("report", report);
   return print_json(v);
 }
 

@@ -53,18 +53,17 @@ std::string full_identity(const Checkpoint& checkpoint) {
   return to_json(v);
 }
 
-Status write_folder(const Checkpoint& checkpoint, const ModelPlan& plan, WeightsForm form, const fs::path& folder, ThreadTeam& team, const PackProgress& progress) {
+using WriteWeights = std::function<Status(const fs::path& folder, FileLock lock, const std::string& identity)>;
+
+Status write_folder(const Checkpoint& checkpoint, const fs::path& folder, const WriteWeights& write) {
   ESPALIER_TRY(write_small_files(checkpoint, folder));
   const std::string identity = full_identity(checkpoint);
-  ESPALIER_ASSIGN(const WeightSet weights, bind_weights(plan, checkpoint));
   ESPALIER_ASSIGN(FileLock lock, FileLock::acquire((folder / "model.espalier").string()));
-  return write_packed(std::move(lock), plan.program, weights, form, identity, team, progress);
+  return write(folder, std::move(lock), identity);
 }
 
-}  // namespace
-
-Status convert_model(const Checkpoint& checkpoint, const ModelPlan& plan, WeightsForm form, const std::string& out, ThreadTeam& team, const PackProgress& progress) {
-  if (checkpoint.kind() == CheckpointKind::packed) return invalid(checkpoint.path() + " is converted already: copy the folder");
+Status make_folder(const Checkpoint& checkpoint, const ModelPlan& plan, const std::string& out, const WriteWeights& write) {
+  if (is_converted(checkpoint.kind())) return invalid(checkpoint.path() + " is converted already: copy the folder");
   fs::path target(out);
   if (!target.has_filename()) target = target.parent_path();  // a trailing slash
   ESPALIER_TRY(check_target(target));
@@ -73,7 +72,7 @@ Status convert_model(const Checkpoint& checkpoint, const ModelPlan& plan, Weight
   fs::remove_all(made, error);
   fs::create_directories(made, error);
   if (error) return io_error(target, "the folder cannot be made: " + error.message());
-  Status status = write_folder(checkpoint, plan, form, made, team, progress);
+  Status status = write_folder(checkpoint, made, write);
   if (status.ok()) {
     fs::remove(target, error);  // an empty folder
     fs::rename(made, target, error);
@@ -81,6 +80,31 @@ Status convert_model(const Checkpoint& checkpoint, const ModelPlan& plan, Weight
   }
   if (!status.ok()) fs::remove_all(made, error);
   return status;
+}
+
+}  // namespace
+
+Status convert_model(const Checkpoint& checkpoint, const ModelPlan& plan, WeightsForm form, const std::string& out, ThreadTeam& team, const PackProgress& progress) {
+  return make_folder(checkpoint, plan, out, [&](const fs::path&, FileLock lock, const std::string& identity) -> Status {
+    ESPALIER_ASSIGN(const WeightSet weights, bind_weights(plan, checkpoint));
+    return write_packed(std::move(lock), plan.program, weights, form, identity, team, progress);
+  });
+}
+
+Result<Value> convert_for_npu(const Checkpoint& checkpoint, const ModelPlan& plan, const CalibrationText* text, const std::string& out, uint32_t threads,
+                              const CalibrationProgress& progress) {
+  Value report;
+  ESPALIER_TRY(make_folder(checkpoint, plan, out, [&](const fs::path& folder, FileLock lock, const std::string& identity) -> Status {
+    ESPALIER_ASSIGN(const WeightSet weights, bind_weights(plan, checkpoint));
+    std::optional<NpuScales> scales;
+    if (text != nullptr) {
+      ESPALIER_ASSIGN(scales, calibrate(plan, weights, *text, threads, progress));
+      report = npu_report_json(plan.program, *scales);
+      ESPALIER_TRY(write_json(folder / "npu-report.json", report));
+    }
+    return write_npu(std::move(lock), plan.program, weights, scales ? &*scales : nullptr, identity, progress);
+  }));
+  return report;
 }
 
 Result<std::vector<std::string>> verify_converted(const Checkpoint& checkpoint) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "convert/cache.h"
+#include "convert/npu.h"
 
 namespace espalier {
 
@@ -12,6 +13,11 @@ namespace espalier {
 // SHA-256 of each source file as well (`inspect --verify` checks them).
 Status convert_model(const Checkpoint& checkpoint, const ModelPlan& plan, WeightsForm form, const std::string& out, ThreadTeam& team,
                      const PackProgress& progress);
+
+// `convert --for npu`: the same folder with int8 weights (convert/npu.h) and, where ranges were measured on a text, npu-report.json, which
+// is returned (else null). Refused: what the folder above is refused for, and what calibrate() refuses.
+Result<Value> convert_for_npu(const Checkpoint& checkpoint, const ModelPlan& plan, const CalibrationText* text, const std::string& out, uint32_t threads,
+                              const CalibrationProgress& progress);
 
 // What `inspect --verify` says of a converted folder: its checksums are sound, and where the source is still there it is the
 // one that was converted. One sentence a finding; a status when something is wrong.

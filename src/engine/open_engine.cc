@@ -51,6 +51,9 @@ void open_chat(Engine::Impl& engine) {
     engine.no_chat = chat.status().message();
 }
 
+// Messages about files begin with their paths already.
+std::string at(const std::string& path, const std::string& message) { return message.starts_with(path) ? message : path + ": " + message; }
+
 // The drafter that was named, or found; a found one that does not fit is a notice.
 Result<std::unique_ptr<Drafter>> open_drafter(const OpenOptions& options, Engine::Impl& engine, const std::string& path) {
   ESPALIER_ASSIGN(std::unique_ptr<Drafter> drafter, plan_drafter_at(path, engine.plan.program));
@@ -86,9 +89,9 @@ Status open_drafting(const OpenOptions& options, Engine::Impl& engine) {
       drafter = std::move(opened).value();
       engine.info.drafter = path;
     } else if (named || opened.status().code() == Code::cancelled) {
-      return Status(opened.status().code(), path + ": " + opened.status().message(), "drafter");
+      return Status(opened.status().code(), at(path, opened.status().message()), "drafter");
     } else {
-      engine.info.notices.push_back("the drafter beside the model is not used: " + path + ": " + opened.status().message());
+      engine.info.notices.push_back("the drafter beside the model is not used: " + at(path, opened.status().message()));
     }
   }
   const auto unit = std::find_if(unit_choices().begin(), unit_choices().end(), [&](const UnitChoice& u) { return options.unit == u.name; });

@@ -49,6 +49,7 @@ Status set_drafter(O& o, const Value& v) { return o.drafter = v.as_string(), Sta
 Status set_unit(O& o, const Value& v) { return o.unit = v.as_string(), Status(); }
 Status set_buckets(O& o, const Value& v) { return o.buckets = v.as_string(), Status(); }
 Status set_weights(O& o, const Value& v) { return o.weights = v.as_string(), Status(); }
+Status set_activations(O& o, const Value& v) { return o.activations = v.as_string(), Status(); }
 Status set_kv(O& o, const Value& v) { return o.kv = v.as_string(), Status(); }
 Status set_threads(O& o, const Value& v) {
   if (v.as_int() < 0 || v.as_int() > 1024)
@@ -63,7 +64,7 @@ Status set_context(O& o, const Value& v) {
 }
 
 constexpr uint32_t kGenerates = kRun | kChat;
-constexpr uint32_t kOpens = kRun | kScore | kChat | kVerify | kBench | kProfile;
+constexpr uint32_t kOpens = kRun | kScore | kChat | kVerify | kBench | kProfile | kFidelity;
 using T = OptionType;
 
 constexpr OptionSpec kTable[] = {
@@ -91,8 +92,9 @@ constexpr OptionSpec kTable[] = {
     {"jsonl", T::flag, "", "", "stdin holds one JSON string a line; one array of ids a line comes out", kTokenize, nullptr, nullptr},
     // The engine.
     {"context", T::integer, "N", "what the model was made for", "tokens that a text may have", kOpens, nullptr, set_context},
-    {"weights", T::text, "FORM", "auto", "auto (the file's own form; int8 for floats), int8, int4 or file", kOpens | kConvert | kInspect, nullptr, set_weights},
+    {"weights", T::text, "FORM", "auto", "auto (the file's own form; int8 for floats), int8, int4 or file; static unit: also palette4, palette6, palette8", kOpens | kConvert | kInspect, nullptr, set_weights},
     {"kv", T::text, "TYPE", "fp16", "fp16 or int8: how keys and values are held", kOpens, nullptr, set_kv},
+    {"activations", T::text, "TYPE", "fp16", "what the static unit's matrix products read: fp16, or int8 to see what it costs", kOpens, nullptr, set_activations},
     {"unit", T::text, "NAME", "cpu", "cpu, reference or static (docs/static-programs.md)", kOpens, nullptr, set_unit},
     {"buckets", T::text, "LIST", "powers of two from 128 to the context", "K/V lengths of the static unit's programs, ascending", kOpens, nullptr, set_buckets},
     {"threads", T::integer, "N", "what this process may use", "threads of the CPU unit", kOpens | kConvert, nullptr, set_threads},
@@ -111,15 +113,24 @@ constexpr OptionSpec kTable[] = {
     {"trace", T::text, "FILE", "", "--draft model writes what the drafter hit, for --draft oracle:FILE", kBench, nullptr, nullptr},
     {"decode", T::integer, "N", "32", "tokens that are decoded", kBench, nullptr, nullptr},
     {"decode", T::flag, "", "", "stdin holds token ids, the output is their text", kTokenize, nullptr, nullptr},
+    {"for", T::text, "UNIT", "cpu", "what the weights are written for: cpu, or npu (int8, one scale an output: docs/static-programs.md)", kConvert, nullptr, nullptr},
+    {"calibrate", T::text, "FILE", "", "--for npu: chooses powers of two so that fp16 holds what the model computes on this text (as fidelity's --text)", kConvert, nullptr, nullptr},
     {"program", T::flag, "", "", "prints the program of the model", kInspect, nullptr, nullptr},
     {"verify", T::flag, "", "", "reads every byte and checks it", kInspect, nullptr, nullptr},
     {"rows", T::text, "LIST", "1,2,4,8,16,24,32,64", "rows of the calls that are timed", kBench, nullptr, nullptr},
     {"prefill", T::integer, "N", "512", "tokens of prompt that are timed", kBench, nullptr, nullptr},
+    {"against", T::text, "REFERENCE", "", "the model whose choices count as right: a folder or a .gguf file", kFidelity, nullptr, nullptr},
+    {"against-unit", T::text, "NAME", "reference", "the unit that runs it", kFidelity, nullptr, nullptr},
+    {"against-weights", T::text, "FORM", "auto", "the form of its weights, as --weights", kFidelity, nullptr, nullptr},
+    {"against-kv", T::text, "TYPE", "fp16", "how it holds keys and values, as --kv", kFidelity, nullptr, nullptr},
+    {"text", T::text, "FILE", "", "what both read: NAME.jsonl holds a conversation, or {\"prompt_ids\", \"ids\"}, a line; else plain text (- is stdin)", kFidelity, nullptr, nullptr},
+    {"positions", T::integer, "N", "all", "ends with the text that reaches as many of the assistant's positions (of a plain text: positions)", kFidelity, nullptr, nullptr},
+    {"fail-below", T::number, "P", "", "exit code 1 where fewer than P percent of the assistant's choices (of a plain text: of all) agree", kFidelity, nullptr, nullptr},
     {"depth", T::integer, "N", "0", "tokens that the state holds before", kBench, nullptr, nullptr},
     // Output.
     {"stats", T::flag, "", "", "times and counts on stderr at the end", kRun | kChat, nullptr, nullptr},
-    {"json", T::flag, "", "", "one JSON object on stdout", kRun | kScore | kTokenize | kInspect | kConvert | kVerify | kUnits | kCache | kBench | kProfile | kRender, nullptr, nullptr},
-    {"quiet", T::flag, "", "", "no progress and no notices on stderr", kRun | kScore | kChat | kConvert | kVerify | kBench | kProfile, nullptr, nullptr},
+    {"json", T::flag, "", "", "one JSON object on stdout", kRun | kScore | kTokenize | kInspect | kConvert | kVerify | kUnits | kCache | kBench | kProfile | kRender | kFidelity, nullptr, nullptr},
+    {"quiet", T::flag, "", "", "no progress and no notices on stderr", kRun | kScore | kChat | kConvert | kVerify | kBench | kProfile | kFidelity, nullptr, nullptr},
 };
 
 bool same_name(std::string_view a, std::string_view b) {
@@ -199,7 +210,7 @@ Result<Value> parse_option(const OptionSpec& spec, std::string_view text) {
     case OptionType::flag: return Value(true);
     case OptionType::integer: {
       int64_t n = 0;
-      if (!read_number(text, n)) return wrong(spec, shown, "a whole number", text);
+      if (!read_number(text, n)) return wrong(spec, shown, "a whole number of at most 18 digits", text);
       return Value(n);
     }
     case OptionType::number: {

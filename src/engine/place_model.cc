@@ -7,6 +7,7 @@
 
 #include "base/thread_team.h"
 #include "convert/cache.h"
+#include "convert/rounded_weights.h"
 #include "engine/free_memory.h"
 #include "units/cpu/cpu_unit.h"
 #include "units/reference/reference.h"
@@ -133,9 +134,13 @@ Result<std::vector<int32_t>> bucket_list(const std::string& text) {
 Result<StaticOptions> static_options(const OpenOptions& options, Engine::Impl& engine) {
   StaticOptions o;
   o.evaluate.threads = options.threads == 0 ? default_thread_count() : options.threads;
-  ESPALIER_ASSIGN(const WeightsForm form, weights_form(options.weights));
-  if (form == WeightsForm::int4) return unsupported("weights: the static unit holds fp16 (auto, file) or int8, found \"int4\"", "weights");
-  if (form == WeightsForm::int8) o.weights = ScalarType::i8;
+  if (!rounded_form(options.weights)) {
+    ESPALIER_ASSIGN(const WeightsForm form, weights_form(options.weights));
+    const bool holds_int8 = engine.checkpoint.kind() == CheckpointKind::npu;
+    if (form == WeightsForm::int8 || holds_int8) o.weights = ScalarType::i8;
+  }
+  if (options.activations != "fp16" && options.activations != "int8") return invalid("activations: expected fp16 or int8, found \"" + options.activations + "\"", "activations");
+  o.evaluate.int8_inputs = options.activations == "int8";
   ESPALIER_ASSIGN(const KvType kv, kv_type(options.kv));
   if (kv != KvType::f16) return unsupported("kv: the static unit keeps fp16, found \"" + options.kv + "\"", "kv");
   if (!options.buckets.empty()) {
@@ -154,17 +159,20 @@ Result<StaticOptions> static_options(const OpenOptions& options, Engine::Impl& e
 
 Status place_on_static(const OpenOptions& options, Engine::Impl& engine) {
   ESPALIER_ASSIGN(const StaticOptions chosen, static_options(options, engine));
-  ESPALIER_ASSIGN(const WeightSet weights, float_weights(engine.plan, engine.checkpoint));
+  ESPALIER_ASSIGN(WeightSet weights, float_weights(engine.plan, engine.checkpoint));
+  const std::optional<RoundedForm> rounded = rounded_form(options.weights);
   uint64_t values = 0;
   for (const WeightDecl& w : engine.plan.program.weights) values += static_cast<uint64_t>(w.rows) * static_cast<uint64_t>(w.cols);
   ESPALIER_TRY(fits(values * 4, options.model + ": its weights in the evaluator's fp32"));
+  if (rounded) weights = rounded_weights(engine.plan.program, weights, *rounded);
   ESPALIER_ASSIGN(engine.unit, make_static_unit(chosen));
   ESPALIER_TRY(engine.unit->accepts(engine.plan.program));
   ESPALIER_ASSIGN(engine.model, engine.unit->compile(engine.plan.program, weights));
   const bool is_int8 = chosen.weights == ScalarType::i8;
   engine.info.threads = chosen.evaluate.threads;
   engine.info.kernels = "portable";
-  engine.info.weights = is_int8 ? "int8, one scale an output" : "fp16";
+  engine.info.weights = rounded ? "fp16, rounded to " + options.weights : is_int8 ? "int8, one scale an output" : "fp16";
+  if (chosen.evaluate.int8_inputs) engine.info.weights += ", products of int8";
   engine.info.kv = "fp16";
   engine.info.weight_bytes = is_int8 ? values : values * 2;
   return {};
@@ -207,6 +215,8 @@ std::span<const UnitChoice> unit_choices() { return kUnits; }
 
 Status place_model(const OpenOptions& options, Engine::Impl& engine) {
   if (options.threads > 1024) return invalid("threads: expected at most 1024, found " + std::to_string(options.threads), "threads");
+  if (options.activations != "fp16" && !options.unit.starts_with("static"))
+    return invalid("activations: the " + options.unit + " unit takes none but its own, found \"" + options.activations + "\"", "activations");
   std::string names;
   for (const UnitChoice& u : kUnits) {
     if (options.unit == u.name) {

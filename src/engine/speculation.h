@@ -29,6 +29,8 @@ class SharedDrafting {
     const Calibration &ngram, &greedy, &sampled;
   };
   Learnt learnt() const { return {ngram_, greedy_, sampled_}; }
+  // From now on probabilities are what the sources say, and nothing is learnt of them. Not while a request runs.
+  void leave_uncalibrated() { ngram_ = greedy_ = sampled_ = Calibration(std::vector<Platt>(1), 0); }
 
  private:
   friend class Speculation;

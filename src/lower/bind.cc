@@ -8,13 +8,6 @@
 namespace espalier {
 namespace {
 
-// 0 where the row is all zero.
-float row_scale(const float* row, size_t n) {
-  float largest = 0;
-  for (size_t i = 0; i < n; ++i) largest = std::max(largest, std::fabs(row[i]));
-  return f16_to_f32(f32_to_f16(largest / 127.0f));
-}
-
 std::vector<float> source_values(const LoweredWeight& w, const WeightDecl& decl, const WeightSet::Entry& entry) {
   const size_t rows = static_cast<size_t>(w.rows), cols = static_cast<size_t>(decl.cols), first = static_cast<size_t>(w.first);
   if (entry.matrix) {
@@ -30,18 +23,24 @@ std::vector<float> source_values(const LoweredWeight& w, const WeightDecl& decl,
 
 std::vector<float> quantised(const LoweredWeight& w, size_t cols, const std::vector<float>& values) {
   const bool scales = w.part == LoweredWeight::Part::scales;
-  std::vector<float> out(scales ? static_cast<size_t>(w.rows) : values.size());
+  std::vector<float> out(scales ? static_cast<size_t>(w.rows) : values.size()), codes(cols);
   for (size_t r = 0; r < static_cast<size_t>(w.rows); ++r) {
-    const float scale = row_scale(&values[r * cols], cols);
+    const float scale = quantise_row(std::span(values).subspan(r * cols, cols), codes);
     if (scales) out[r] = scale;
-    else
-      for (size_t i = r * cols; i < (r + 1) * cols; ++i)
-        out[i] = scale == 0 ? 0 : std::clamp(std::nearbyint(values[i] / scale), -127.0f, 127.0f);
+    else std::copy(codes.begin(), codes.end(), out.begin() + static_cast<ptrdiff_t>(r * cols));
   }
   return out;
 }
 
 }  // namespace
+
+float quantise_row(std::span<const float> row, std::span<float> codes) {
+  float largest = 0;
+  for (const float w : row) largest = std::max(largest, std::fabs(w));
+  const float scale = f16_to_f32(f32_to_f16(largest / 127.0f));
+  for (size_t i = 0; i < row.size(); ++i) codes[i] = scale == 0 ? 0 : std::clamp(std::nearbyint(row[i] / scale), -127.0f, 127.0f);
+  return scale;
+}
 
 Result<LoweredTensors> bind_lowered(const LoweredProgram& lowered, const Program& program, const WeightSet& weights, bool exact) {
   ESPALIER_TRY(check_weights(program, weights));

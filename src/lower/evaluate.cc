@@ -14,8 +14,8 @@ using evaluating::View;
 // One run of one function.
 class Run {
  public:
-  Run(const LoweredProgram& p, const LoweredFunction& f, const LoweredTensors& tensors, const EvaluateOptions& options, ThreadTeam& team)
-      : program_(p), f_(f), tensors_(tensors), options_(options), team_(team), data_(f.values.size()), borrowed_(f.values.size()) {}
+  Run(const LoweredProgram& p, int32_t number, const LoweredTensors& tensors, const EvaluateOptions& options, ThreadTeam& team)
+      : program_(p), number_(number), f_(p.functions[static_cast<size_t>(number)]), tensors_(tensors), options_(options), team_(team), data_(f_.values.size()), borrowed_(f_.values.size()) {}
 
   Status load(std::span<const NamedValues> inputs, std::span<std::vector<float>> states) {
     if (states.size() != program_.states.size()) return invalid("evaluate: " + std::to_string(states.size()) + " states, expected " + std::to_string(program_.states.size()));
@@ -42,6 +42,7 @@ class Run {
         writes_.push_back({op.index, std::vector<float>(v.data, v.data + elements(*v.shape))});
       } else {
         evaluate(op, states);
+        if (options_.observe) options_.observe(number_, i, std::span(view(op.out).data, static_cast<size_t>(elements(*view(op.out).shape))));
         const bool moves = op.kind == Primitive::weight || op.kind == Primitive::read_state;
         if (rounds() && !moves && f_.values[static_cast<size_t>(op.out)].type == ScalarType::f16) evaluating::round_f16(data_[static_cast<size_t>(op.out)], options_.flush_below, counts[i]);
       }
@@ -126,7 +127,9 @@ class Run {
   // a (..., M, K) * b (..., K, N), or as a convolution: weights a (O, I, 1, 1), rows b (1, I, 1, S).
   void product(ValueId a, ValueId b, const Shape& shape, bool convolution, float* out) {
     const View va = view(a), vb = view(b);
-    evaluating::Product p{va.data, vb.data, out, 0, 0, static_cast<size_t>(shape.back()), {0}, {0}};
+    std::vector<float> rounded;
+    if (convolution && options_.int8_inputs) rounded = evaluating::int8_rows(vb);
+    evaluating::Product p{va.data, rounded.empty() ? vb.data : rounded.data(), out, 0, 0, static_cast<size_t>(shape.back()), {0}, {0}};
     if (convolution) {
       p.m = static_cast<size_t>((*va.shape)[0]);
       p.k = static_cast<size_t>((*va.shape)[1]);
@@ -155,6 +158,7 @@ class Run {
   }
 
   const LoweredProgram& program_;
+  const int32_t number_;
   const LoweredFunction& f_;
   const LoweredTensors& tensors_;
   const EvaluateOptions& options_;
@@ -180,7 +184,7 @@ void Evaluator::clear_counts() {
 
 Status Evaluator::run(int32_t function, std::span<const NamedValues> inputs, std::span<std::vector<float>> states, std::vector<NamedValues>& outputs) {
   if (function < 0 || static_cast<size_t>(function) >= program_.functions.size()) return invalid("evaluate: function " + std::to_string(function) + " of " + std::to_string(program_.functions.size()));
-  Run run(program_, program_.functions[static_cast<size_t>(function)], tensors_, options_, *team_);
+  Run run(program_, function, tensors_, options_, *team_);
   ESPALIER_TRY(run.load(inputs, states));
   std::vector<RangeCount> none;
   run.run(states, counts_.empty() ? none : counts_[static_cast<size_t>(function)]);

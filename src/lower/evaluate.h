@@ -7,6 +7,7 @@
 // Threads    one run at a time; weights are only read. Threads split rows of products and change no bit.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -23,6 +24,9 @@ struct EvaluateOptions {
   Arithmetic arithmetic = Arithmetic::f32;
   float flush_below = 0;
   uint32_t threads = 1;
+  bool int8_inputs = false;  // of conv1x1: each row rounded to 127 steps of its largest |x|, a form that is measured, not lowered
+  // Sees the values of each op before they are rounded, on the caller's thread. May be empty.
+  std::function<void(int32_t function, size_t op, std::span<const float> values)> observe = {};
 };
 
 struct NamedValues {

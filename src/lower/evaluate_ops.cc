@@ -191,6 +191,17 @@ void copy_axis(View x, int32_t from, int32_t length, int32_t axis, int32_t to, c
     std::copy_n(x.data + (o * in.length + static_cast<size_t>(from)) * in.inner, run, out + (o * whole.length + static_cast<size_t>(to)) * in.inner);
 }
 
+std::vector<float> int8_rows(View x) {
+  const size_t rows = static_cast<size_t>(x.shape->back()), n = static_cast<size_t>(elements(*x.shape));
+  std::vector<float> largest(rows), out(x.data, x.data + n);
+  for (size_t i = 0; i < n; ++i) largest[i % rows] = std::max(largest[i % rows], std::fabs(out[i]));
+  for (size_t i = 0; i < n; ++i) {
+    const float step = largest[i % rows] / 127.0f;
+    out[i] = step == 0 ? 0 : step * std::nearbyint(out[i] / step);
+  }
+  return out;
+}
+
 void round_f16(std::span<float> values, float flush_below, RangeCount& count) {
   count.values += static_cast<int64_t>(values.size());
   for (float& v : values) {

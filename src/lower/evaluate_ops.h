@@ -31,6 +31,8 @@ void along_axis(Primitive kind, View x, int32_t axis, bool wide, float* out);
 void transpose(View x, std::span<const int32_t> order, const Shape& out_shape, float* out);
 // Copies `length` of `axis` from `from` on into `to` on.
 void copy_axis(View x, int32_t from, int32_t length, int32_t axis, int32_t to, const Shape& out_shape, float* out);
+// (1, channels, 1, rows): each row's values as whole numbers of 1/127 of its largest.
+std::vector<float> int8_rows(View x);
 // To fp16 and back, in place.
 void round_f16(std::span<float> values, float flush_below, RangeCount& count);
 

@@ -196,6 +196,7 @@ Result<DraftBench> bench_drafts(Engine::Impl& engine, const std::vector<ReadProm
   if (options.sources != "all" && options.sources != "ngram" && options.sources != "dspark")
     return invalid("sources: expected all, ngram or dspark, found \"" + options.sources + "\"", "sources");
   if (options.sources == "dspark" && engine.drafting->drafter() == nullptr) return invalid("sources: this model has no drafter", "sources");
+  if (!options.calibrated) engine.drafting->leave_uncalibrated();
   return Bench(engine, options, progress).run(prompts);
 }
 

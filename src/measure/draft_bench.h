@@ -19,6 +19,7 @@ struct DraftBenchOptions {
   std::vector<std::string> modes = {"off", "chain:9", "tree:16", "tree:24", "tree:48", "auto"};  // "off" comes first, given or not
   std::vector<double> temperatures = {0, 0.8};
   std::string sources = "all";  // "ngram" or "dspark": that one alone
+  bool calibrated = true;       // false: probabilities as the sources give them, for comparison with a replay
   int32_t rounds = 5;           // of every prompt in every mode; 0: nothing is timed
   int64_t max_tokens = 128;
   std::string traced;  // the mode whose first pass at the first temperature is traced (measure/oracle_source.h); empty: none

@@ -421,7 +421,9 @@ Status read_shape(ConfigReader& c, const Checkpoint& checkpoint, const Program& 
 
 Result<DrafterPlan> plan_drafter(const Checkpoint& drafter, const Program& target) {
   using namespace models;
-  if (drafter.kind() == CheckpointKind::packed) return unsupported(drafter.path() + ": a converted folder is no drafter; use the drafter's own files");
+  if (is_converted(drafter.kind())) return unsupported(drafter.path() + ": a converted folder is no drafter; use the drafter's own files");
+  if (target.family.find(kScaledEnds) != std::string::npos)
+    return unsupported("the target was converted with a scaled embedding or head, which this drafter would share; use the target's own files", "drafter");
   const bool gguf = is_gguf(drafter);
   if (const Value* a = drafter.config().find("general.architecture"); gguf && (!a->is_string() || a->as_string() != "dflash"))
     return unsupported(drafter.path() + ": general.architecture is " + (a->is_string() ? "'" + a->as_string() + "'" : kind_of(*a)) + ": expected 'dflash', a drafter", "general.architecture");

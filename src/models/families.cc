@@ -1,6 +1,10 @@
 #include "models/families.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "weights/packed_words.h"
 
 namespace espalier {
 
@@ -93,7 +97,7 @@ Status read_standard_gguf(ConfigReader& c, DecoderShape& s) {
 }
 
 const DecoderNames& file_names(const Checkpoint& checkpoint, const DecoderNames& canonical, const DecoderNames& gguf) {
-  return checkpoint.kind() == CheckpointKind::packed ? canonical : gguf;
+  return is_converted(checkpoint.kind()) ? canonical : gguf;
 }
 
 void find_gguf_biases(const Checkpoint& checkpoint, DecoderShape& s, const DecoderNames& file) {
@@ -137,7 +141,11 @@ Result<ModelPlan> finish_plan(ConfigReader& c, const Checkpoint& checkpoint, con
   std::vector<std::string> notices;
   ESPALIER_TRY(finish_config(c, checkpoint, notices));
   ESPALIER_ASSIGN(ModelPlan plan, build_decoder(s, canonical, file));
-  if (checkpoint.kind() != CheckpointKind::packed) ESPALIER_TRY(refuse_unclaimed(plan, checkpoint, s, file));
+  if (is_converted(checkpoint.kind())) {
+    for (WeightSource& source : plan.sources) source.row_order.clear();  // rows were put in order when it was written
+  } else {
+    ESPALIER_TRY(refuse_unclaimed(plan, checkpoint, s, file));
+  }
   plan.context_length = context;
   plan.notices = std::move(notices);
   return plan;
@@ -156,6 +164,8 @@ Result<ModelPlan> finish_gguf_plan(ConfigReader& c, const Checkpoint& checkpoint
 
 namespace {
 
+constexpr int32_t kScaleMax = 60;  // 2^120 is within fp32
+
 std::string architecture_text(const Checkpoint& checkpoint) {
   const Value& config = checkpoint.config();
   for (const char* key : {"general.architecture", "model_type"})
@@ -172,6 +182,48 @@ bool class_matches(const Checkpoint& checkpoint, const Family& family) {
   return list->as_array()[0].is_string() && list->as_array()[0].as_string() == family.architecture;
 }
 
+std::string_view metadata_of(const Checkpoint& checkpoint, const std::string& key) {
+  for (const auto& [k, v] : checkpoint.container_metadata())
+    if (k == key) return v;
+  return {};
+}
+
+// A norm that reads values times 2^n has an eps times 2^2n.
+Status follow_norm(const Checkpoint& checkpoint, const std::string& weight, float& eps) {
+  const std::string key = "norm." + weight;
+  const std::string_view text = metadata_of(checkpoint, key);
+  if (text.empty()) return {};
+  int32_t exponent = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), exponent);
+  if (error != std::errc() || end != text.data() + text.size() || exponent < -kScaleMax || exponent > kScaleMax)
+    return corrupt(checkpoint.path() + ": " + key + ": expected an exponent from -" + std::to_string(kScaleMax) + " to " + std::to_string(kScaleMax), key);
+  eps = std::ldexp(eps, 2 * exponent);
+  return {};
+}
+
+// A folder converted for NPUs has powers of two folded into its weights. Its K/V and frames are other numbers than the source's, so its
+// states must not be taken for those: the family's name, and with it the program's hash, says which scales they have.
+Status follow_scales(const Checkpoint& checkpoint, Program& program) {
+  if (checkpoint.kind() != CheckpointKind::npu) return {};
+  const std::string_view scales = metadata_of(checkpoint, "espalier.scales");
+  if (scales.empty()) return {};
+  for (Function& f : program.functions)
+    for (Op& op : f.ops) {
+      if (op.weights.empty() || op.weights[0] == kNone) continue;
+      const std::string& weight = program.weights[static_cast<size_t>(op.weights[0])].name;
+      if (op.kind() == OpKind::rms_norm) ESPALIER_TRY(follow_norm(checkpoint, weight, std::get<RmsNormAttr>(op.attr).eps));
+      if (op.kind() == OpKind::qk_norm_rope) ESPALIER_TRY(follow_norm(checkpoint, weight, std::get<QkNormRopeAttr>(op.attr).eps));
+    }
+  program.family += " (scaled: " + std::string(scales) + ")";
+  for (const Function& f : program.functions)
+    for (const Op& op : f.ops) {
+      if (op.kind() != OpKind::embed && op.kind() != OpKind::head) continue;
+      const std::string_view words = metadata_of(checkpoint, "matrix." + program.weights[static_cast<size_t>(op.weights[0])].name);
+      if (packed_word(words, "exponent") != "0" && program.family.find(models::kScaledEnds) == std::string::npos) program.family += models::kScaledEnds;
+    }
+  return {};
+}
+
 }  // namespace
 
 Result<ModelPlan> plan_model(const Checkpoint& checkpoint) {
@@ -185,7 +237,9 @@ Result<ModelPlan> plan_model(const Checkpoint& checkpoint) {
                                (checkpoint.config().find("architectures")->as_array()[0].is_string() ? checkpoint.config().find("architectures")->as_array()[0].as_string() : "") +
                                ", which is not implemented",
                            "architectures");
-      return family.plan(checkpoint);
+      ESPALIER_ASSIGN(ModelPlan plan, family.plan(checkpoint));
+      ESPALIER_TRY(follow_scales(checkpoint, plan.program));
+      return plan;
     }
     known += (known.empty() ? "" : ", ") + std::string(family.name);
   }

@@ -7,6 +7,9 @@
 
 namespace espalier::models {
 
+// In the family's name of a converted program whose embedding or head was scaled: a drafter made for the source cannot share them.
+inline constexpr const char* kScaledEnds = " (embedding or head scaled)";
+
 Result<ModelPlan> plan_lfm2(const Checkpoint& checkpoint);
 Result<ModelPlan> plan_llama(const Checkpoint& checkpoint);
 Result<ModelPlan> plan_qwen3(const Checkpoint& checkpoint);

@@ -78,7 +78,7 @@ bool is_read(StorageType type) { return type <= StorageType::q6_k; }
 }  // namespace
 
 const char* name_of(CheckpointKind kind) {
-  static constexpr const char* kNames[] = {"hf", "mlx", "gguf", "packed", "tokenizer_only", "memory"};
+  static constexpr const char* kNames[] = {"hf", "mlx", "gguf", "packed", "tokenizer_only", "memory", "npu"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -163,6 +163,11 @@ Result<AffineTensors> Checkpoint::affine_tensors(const std::string& weight_name,
 Result<SourceMatrix> Checkpoint::matrix(const std::string& weight_name, uint64_t rows, uint64_t cols) const {
   const TensorView* weight = find(weight_name);
   if (weight == nullptr) return missing(weight_name);
+  if (kind() == CheckpointKind::npu) {
+    const TensorView* scales = find(weight_name + kRowScaleSuffix);
+    if (scales == nullptr) return missing(weight_name + kRowScaleSuffix);
+    return SourceMatrix::make_row_scaled(*weight, *scales, rows, cols);
+  }
   if (scales_of(weight_name) == nullptr) return SourceMatrix::make(*weight, rows, cols);
   ESPALIER_ASSIGN(const AffineTensors tensors, affine_tensors(weight_name, *weight));
   return SourceMatrix::make(tensors, rows, cols);

@@ -23,7 +23,11 @@
 
 namespace espalier {
 
-enum class CheckpointKind { hf, mlx, gguf, packed, tokenizer_only, memory };
+enum class CheckpointKind { hf, mlx, gguf, packed, tokenizer_only, memory, npu };
+// packed: for the CPU's kernels; npu: int8 with one scale for each row (docs/artifact.md). Both are folders with model.espalier.
+inline bool is_converted(CheckpointKind kind) { return kind == CheckpointKind::packed || kind == CheckpointKind::npu; }
+inline constexpr const char* kNpuFormat = "1";
+inline constexpr const char* kRowScaleSuffix = ".scale";  // npu: behind a matrix's name
 const char* name_of(CheckpointKind kind);
 
 struct TemplateFile {

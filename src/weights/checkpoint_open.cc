@@ -146,7 +146,12 @@ Status add_packed(const ModelFolder& folder, CheckpointParts* parts) {
   ESPALIER_ASSIGN(FileMap map, folder.map(kPacked));
   Result<Container> parsed = parse_container(map.bytes());
   if (!parsed.ok()) return std::move(parsed).status().with_context(map.path());
-  parts->kind = CheckpointKind::packed;
+  const auto says = [&](std::string_view key, std::string_view value) {
+    return std::ranges::any_of(parsed->metadata, [&](const auto& m) { return m.first == key && m.second == value; });
+  };
+  parts->kind = says("espalier.for", "npu") ? CheckpointKind::npu : CheckpointKind::packed;
+  if (parts->kind == CheckpointKind::npu && !says("espalier.format", kNpuFormat))
+    return unsupported(map.path() + ": a format of converted weights that this build does not read: convert the model again");
   parts->tensors = std::move(parsed->tensors);
   parts->container_metadata = std::move(parsed->metadata);
   keep(std::move(map), kPacked, parsed->header_bytes, parts);

@@ -42,6 +42,10 @@ void widen_row(StorageType type, const std::byte* row, uint64_t n, float* out) {
   }
 }
 
+void scale_row(const std::byte* codes, float scale, uint64_t n, float* out) {
+  for (uint64_t i = 0; i < n; ++i) out[i] = scale * static_cast<float>(static_cast<int8_t>(codes[i]));
+}
+
 // Nothing in a file bounds a dimension that stands beside a zero.
 Status check_not_empty(const std::string& name, uint64_t rows, uint64_t cols) {
   if (rows != 0 && cols != 0) return {};
@@ -52,6 +56,7 @@ Status check_not_empty(const std::string& name, uint64_t rows, uint64_t cols) {
 
 std::string MatrixForm::text() const {
   if (kind == Kind::floats) return std::string(name_of(storage));
+  if (kind == Kind::opaque && storage == StorageType::i8) return "int8, one scale an output";
   if (kind == Kind::opaque) return std::string(name_of(storage)) + ", no exact groups of 32 or more";
   const std::string origin = storage == StorageType::u32 ? "affine" : std::string(name_of(storage));
   return std::to_string(bits) + " bits, groups of " + std::to_string(group) + ", " +
@@ -129,6 +134,25 @@ Result<SourceMatrix> SourceMatrix::make(const AffineTensors& tensors, uint64_t r
   return m;
 }
 
+Result<SourceMatrix> SourceMatrix::make_row_scaled(const TensorView& codes, const TensorView& scales, uint64_t rows, uint64_t cols) {
+  const uint64_t grid[] = {rows, cols}, column[] = {rows};
+  if (codes.type != StorageType::i8 || !has_shape(codes, grid)) return wrong_shape(codes, grid, " i8");
+  if (scales.type != StorageType::f16 || !has_shape(scales, column)) return wrong_shape(scales, column, " f16");
+  ESPALIER_TRY(check_not_empty(codes.name, rows, cols));
+  SourceMatrix m;
+  m.name_ = codes.name;
+  m.rows_ = rows;
+  m.cols_ = cols;
+  m.data_ = codes.data.data();
+  m.row_bytes_ = cols;
+  m.scales_ = scales.data.data();
+  m.scale_row_bytes_ = info(StorageType::f16).block_bytes;
+  m.form_.kind = MatrixForm::Kind::opaque;
+  m.form_.storage = StorageType::i8;
+  m.form_.scale_type = StorageType::f16;
+  return m;
+}
+
 SourceMatrix SourceMatrix::with_row_order(std::vector<uint32_t> order) const {
   ESP_CHECK(order.size() == rows_);
   for (uint32_t& row : order) {
@@ -174,6 +198,8 @@ void SourceMatrix::dequantize(uint64_t row0, uint64_t n_rows, float* out) const 
     const std::byte* row = data_ + file_row(r) * row_bytes_;
     if (form_.kind == MatrixForm::Kind::floats)
       widen_row(form_.storage, row, cols_, out);
+    else if (form_.storage == StorageType::i8)
+      scale_row(row, widen(StorageType::f16, scales_ + file_row(r) * scale_row_bytes_), cols_, out);
     else if (form_.kind == MatrixForm::Kind::opaque)
       dequantize_q6_k(row, cols_ / 256, out);
     else

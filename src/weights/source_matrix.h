@@ -26,7 +26,7 @@ struct MatrixForm {
   enum class Kind {
     floats,  // f32, f16 or bf16: `storage` says which
     codes,   // groups that can be kept exactly: the fields below
-    opaque,  // only `dequantize` (Q6_K: its groups of 16 are requantised)
+    opaque,  // only `dequantize` (Q6_K: its groups of 16 are requantised; int8 with a scale for each row)
   };
   Kind kind = Kind::floats;
   StorageType storage = StorageType::f32;  // of the weight itself; u32 for MLX
@@ -54,6 +54,8 @@ class SourceMatrix {
   // Refusals: "tensor X: expected (8, 64), found (8, 63) q4_0"; a type that is not read is named.
   static Result<SourceMatrix> make(const TensorView& tensor, uint64_t rows, uint64_t cols);
   static Result<SourceMatrix> make(const AffineTensors& tensors, uint64_t rows, uint64_t cols);
+  // int8 codes (rows, cols) with one f16 scale for each row; read by `dequantize` alone.
+  static Result<SourceMatrix> make_row_scaled(const TensorView& codes, const TensorView& scales, uint64_t rows, uint64_t cols);
 
   // The same matrix with row r read from row order[r] of this one. Requires: order.size() rows, each entry < rows().
   SourceMatrix with_row_order(std::vector<uint32_t> order) const;
@@ -63,7 +65,7 @@ class SourceMatrix {
   uint64_t cols() const { return cols_; }
   const MatrixForm& form() const { return form_; }
   uint64_t groups() const { return form_.group == 0 ? 0 : cols_ / form_.group; }  // of one row
-  uint64_t file_bytes() const { return row_bytes_ * rows_ + 2 * scale_row_bytes_ * rows_; }
+  uint64_t file_bytes() const { return row_bytes_ * rows_ + (biases_ == nullptr ? 1 : 2) * scale_row_bytes_ * rows_; }
 
   // out (n_rows, cols), row-major. Requires: row0 + n_rows <= rows().
   void dequantize(uint64_t row0, uint64_t n_rows, float* out) const;

@@ -77,7 +77,7 @@ TEST(StaticEngine, options_that_it_does_not_hold_are_refused_by_name) {
   EXPECT_NE(refusal(open(tiny, "64,96", 128)).find("128 tokens, and the static unit's largest bucket takes 96"), std::string::npos) << refusal(open(tiny, "64,96", 128));
   EXPECT_NE(refusal(open(tiny, "64,x")).find("expected numbers with commas between them, found \"64,x\""), std::string::npos);
   EXPECT_NE(refusal(open(tiny, "96,64")).find("bucket 64: expected ascending numbers"), std::string::npos) << refusal(open(tiny, "96,64"));
-  EXPECT_NE(refusal(open(tiny, "", 0, "int4")).find("weights"), std::string::npos);
+  EXPECT_NE(refusal(open(tiny, "", 0, "int3")).find("weights"), std::string::npos);
   EXPECT_NE(refusal(open(tiny, "", 0, "auto", "int8")).find("kv"), std::string::npos);
   EXPECT_TRUE(open(tiny, "", 0, "int8").ok());
 }

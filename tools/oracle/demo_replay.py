@@ -4,7 +4,8 @@
 Usage: demo_replay.py MODEL_DIR GREEDY.jsonl OUT.jsonl
 
 One line for each line of GREEDY: {"chain9", "tree8", "tree16", "tree24", "tree48"}: the calls behind the prompt that the answer
-takes. The first token comes with the prompt; `../train/replay.py` says how a cycle counts.
+takes. The first token comes with the prompt; `../train/replay.py` says how a cycle counts. Children are those of the engine's rule
+(src/decode/dspark_source.h), written down once more: scored over the 64 best base logits and the 32 best biases, 32 at most.
 """
 import json
 import sys
@@ -16,6 +17,26 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "train"))
 from decode import run_prefix  # noqa: E402
 from export import load_hf  # noqa: E402
 from replay import TREES, CHAIN, Drafts, chain, load_drafter, tree  # noqa: E402
+
+
+class UnionDrafts(Drafts):
+    """Children over a union of candidates; tokens outside it weigh what their base logits say."""
+
+    BASE_TOP, BIAS_TOP, CHILDREN = 64, 32, 32
+
+    @torch.no_grad()
+    def children(self, anchor, depth, token):
+        key = anchor, depth, token
+        if key not in self.cache:
+            base, bias = self.base[anchor - self.start, depth], self.drafter.bias(torch.tensor(token))
+            union = torch.cat((base.topk(self.BASE_TOP).indices, bias.topk(self.BIAS_TOP).indices)).unique()
+            rest = torch.ones_like(base, dtype=torch.bool)
+            rest[union] = False
+            scores = (base + bias)[union]
+            total = torch.cat((scores, base[rest])).logsumexp(0)
+            values, order = (scores - total).sort(descending=True, stable=True)
+            self.cache[key] = list(zip(values.tolist(), union[order].tolist()))[:self.CHILDREN]
+        return self.cache[key]
 
 
 def cycles(drafts, advance):
@@ -35,7 +56,7 @@ def main():
             case = json.loads(line)
             ids, start = case["prompt_ids"] + case["ids"], len(case["prompt_ids"])
             tapped = torch.cat(run_prefix(target, ids, drafter.taps).taps, -1)
-            drafts, slots = Drafts(drafter, target.embedding.weight, ids, start, tapped), [[0, 0] for _ in range(CHAIN)]
+            drafts, slots = UnionDrafts(drafter, target.embedding.weight, ids, start, tapped), [[0, 0] for _ in range(CHAIN)]
             found = {f"chain{CHAIN}": cycles(drafts, lambda at: chain(drafts, at, slots))}
             for rows in TREES:
                 found[f"tree{rows}"] = cycles(drafts, lambda at: tree(drafts, at, rows))
