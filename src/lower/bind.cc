@@ -32,6 +32,16 @@ std::vector<float> quantised(const LoweredWeight& w, size_t cols, const std::vec
   return out;
 }
 
+std::vector<float> bound(const LoweredProgram& lowered, const Program& program, const WeightSet& weights, size_t index, bool exact) {
+  const LoweredWeight& w = lowered.weights[index];
+  const WeightDecl& decl = program.weights[static_cast<size_t>(w.source)];
+  std::vector<float> values = source_values(w, decl, weights.entries[static_cast<size_t>(w.source)]);
+  if (w.type == ScalarType::i8 || w.part == LoweredWeight::Part::scales) return quantised(w, static_cast<size_t>(decl.cols), values);
+  if (!exact)
+    for (float& v : values) v = f16_to_f32(f32_to_f16(v));
+  return values;
+}
+
 }  // namespace
 
 float quantise_row(std::span<const float> row, std::span<float> codes) {
@@ -45,13 +55,22 @@ float quantise_row(std::span<const float> row, std::span<float> codes) {
 Result<LoweredTensors> bind_lowered(const LoweredProgram& lowered, const Program& program, const WeightSet& weights, bool exact) {
   ESPALIER_TRY(check_weights(program, weights));
   LoweredTensors out;
-  for (const LoweredWeight& w : lowered.weights) {
-    const WeightDecl& decl = program.weights[static_cast<size_t>(w.source)];
-    std::vector<float> values = source_values(w, decl, weights.entries[static_cast<size_t>(w.source)]);
-    if (w.type == ScalarType::i8 || w.part == LoweredWeight::Part::scales) values = quantised(w, static_cast<size_t>(decl.cols), values);
-    else if (!exact)
-      for (float& v : values) v = f16_to_f32(f32_to_f16(v));
-    out.push_back(std::move(values));
+  for (size_t i = 0; i < lowered.weights.size(); ++i) out.push_back(bound(lowered, program, weights, i, exact));
+  return out;
+}
+
+std::vector<uint8_t> lowered_bytes(const LoweredProgram& lowered, const Program& program, const WeightSet& weights, size_t index) {
+  const std::vector<float> values = bound(lowered, program, weights, index, false);
+  std::vector<uint8_t> out;
+  if (lowered.weights[index].type == ScalarType::i8) {
+    for (float v : values) out.push_back(static_cast<uint8_t>(static_cast<int8_t>(v)));
+    return out;
+  }
+  out.reserve(values.size() * 2);
+  for (float v : values) {
+    const uint16_t bits = f32_to_f16(v);
+    out.push_back(static_cast<uint8_t>(bits));
+    out.push_back(static_cast<uint8_t>(bits >> 8));
   }
   return out;
 }

@@ -20,4 +20,8 @@ float quantise_row(std::span<const float> row, std::span<float> codes);
 // Refused: weights that do not fit the program (check_weights).
 Result<LoweredTensors> bind_lowered(const LoweredProgram& lowered, const Program& program, const WeightSet& weights, bool exact);
 
+// One weight of it as an accelerator's file has it: fp16 (rounded) or int8, little endian, row-major. One at a time needs no memory
+// for the others. Requires: weights that fit (check_weights).
+std::vector<uint8_t> lowered_bytes(const LoweredProgram& lowered, const Program& program, const WeightSet& weights, size_t index);
+
 }  // namespace espalier
