@@ -25,7 +25,7 @@ const char* version();  // "0.1.0"
 
 struct OpenOptions {
   std::string model;           // a folder (Hugging Face, MLX, converted) or a .gguf file
-  std::string unit = "cpu";    // "cpu" | "reference" | "static"
+  std::string unit = "cpu";    // "cpu" | "reference" | "static" | "static:coreai"
   std::string buckets;         // of the static unit: K/V lengths that its programs have, "128,512"; empty: powers of two to the context
   std::string weights = "auto";  // "auto" | "int8" | "int4" | "file" (static unit: also "palette2" | 4 | 6 | 8); the reference unit runs fp32
   std::string kv = "fp16";     // "fp16" | "int8"; the reference unit keeps fp32

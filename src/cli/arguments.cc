@@ -15,6 +15,7 @@ constexpr CommandSpec kCommands[] = {
     {"tokenize", kTokenize, "MODEL", 1, 1, "the token ids of the text on stdin"},
     {"inspect", kInspect, "MODEL", 1, 1, "what a model is made of"},
     {"convert", kConvert, "MODEL OUT", 2, 2, "writes a folder with packed weights that starts at once"},
+    {"export", kExport, "MODEL OUT", 2, 2, "writes the model's program for Apple's units: OUT.mlpackage, OUT.aimodel or OUT.coreai"},
     {"verify", kVerify, "MODEL", 1, 1, "decodes in two ways and compares"},
     {"units", kUnits, "", 0, 0, "what this machine can run models on, or why not"},
     {"cache", kCache, "list | clear", 1, 1, "packed weights that were kept"},

@@ -16,6 +16,7 @@ int render_command(const Arguments& args);
 int tokenize_command(const Arguments& args);
 int inspect_command(const Arguments& args);
 int convert_command(const Arguments& args);
+int export_command(const Arguments& args);
 int verify_command(const Arguments& args);
 int units_command(const Arguments& args);
 int cache_command(const Arguments& args);

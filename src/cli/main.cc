@@ -20,7 +20,7 @@ constexpr Entry kEntries[] = {
     {kRun, run_command},           {kChat, chat_command},       {kScore, score_command},   {kRender, render_command},
     {kTokenize, tokenize_command}, {kInspect, inspect_command}, {kConvert, convert_command}, {kVerify, verify_command},
     {kUnits, units_command},       {kCache, cache_command},     {kBench, bench_command},
-    {kProfile, profile_command},     {kFidelity, fidelity_command},
+    {kProfile, profile_command},     {kFidelity, fidelity_command},   {kExport, export_command},
 };
 
 int dispatch(const Parsed& parsed) {

@@ -95,8 +95,8 @@ constexpr OptionSpec kTable[] = {
     {"weights", T::text, "FORM", "auto", "auto (the file's own form; int8 for floats), int8, int4 or file; static unit: also palette4, palette6, palette8", kOpens | kConvert | kInspect, nullptr, set_weights},
     {"kv", T::text, "TYPE", "fp16", "fp16 or int8: how keys and values are held", kOpens, nullptr, set_kv},
     {"activations", T::text, "TYPE", "fp16", "what the static unit's matrix products read: fp16, or int8 to see what it costs", kOpens, nullptr, set_activations},
-    {"unit", T::text, "NAME", "cpu", "cpu, reference or static (docs/static-programs.md)", kOpens, nullptr, set_unit},
-    {"buckets", T::text, "LIST", "powers of two from 128 to the context", "K/V lengths of the static unit's programs, ascending", kOpens, nullptr, set_buckets},
+    {"unit", T::text, "NAME", "cpu", "cpu, reference, static or static:coreai (docs/static-programs.md)", kOpens, nullptr, set_unit},
+    {"buckets", T::text, "LIST", "powers of two from 128 to the context", "K/V lengths of the static unit's programs, ascending", kOpens | kExport, nullptr, set_buckets},
     {"threads", T::integer, "N", "what this process may use", "threads of the CPU unit", kOpens | kConvert, nullptr, set_threads},
     {"speculate", T::text, "MODE", "auto", "drafts that the model verifies: auto, off, chain:N (N tokens) or tree:N (N rows of a call); changes no text", kGenerates, set_speculate, set_speculate_open},
     {"drafter", T::text, "PATH", "drafter/ beside the model", "a DSpark drafter for this model: a folder or a .gguf file", kGenerates | kBench | kProfile, nullptr, set_drafter},
@@ -127,10 +127,13 @@ constexpr OptionSpec kTable[] = {
     {"positions", T::integer, "N", "all", "ends with the text that reaches as many of the assistant's positions (of a plain text: positions)", kFidelity, nullptr, nullptr},
     {"fail-below", T::number, "P", "", "exit code 1 where fewer than P percent of the assistant's choices (of a plain text: of all) agree", kFidelity, nullptr, nullptr},
     {"depth", T::integer, "N", "0", "tokens that the state holds before", kBench, nullptr, nullptr},
+    {"kv-writes", T::text, "FORM", "place", "how new K/V get into states: place, delta (as outputs; for Core ML) or dynamic (docs/static-programs.md)", kExport, nullptr, nullptr},
+    {"weights", T::text, "FORM", "int8", "int8 (one scale an output) or fp16", kExport, nullptr, nullptr},
+    {"drafter", T::text, "PATH", "", "exports this drafter of MODEL instead of MODEL", kExport, nullptr, nullptr},
     // Output.
     {"stats", T::flag, "", "", "times and counts on stderr at the end", kRun | kChat, nullptr, nullptr},
-    {"json", T::flag, "", "", "one JSON object on stdout", kRun | kScore | kTokenize | kInspect | kConvert | kVerify | kUnits | kCache | kBench | kProfile | kRender | kFidelity, nullptr, nullptr},
-    {"quiet", T::flag, "", "", "no progress and no notices on stderr", kRun | kScore | kChat | kConvert | kVerify | kBench | kProfile | kFidelity, nullptr, nullptr},
+    {"json", T::flag, "", "", "one JSON object on stdout", kRun | kScore | kTokenize | kInspect | kConvert | kVerify | kUnits | kCache | kBench | kProfile | kRender | kFidelity | kExport, nullptr, nullptr},
+    {"quiet", T::flag, "", "", "no progress and no notices on stderr", kRun | kScore | kChat | kConvert | kVerify | kBench | kProfile | kFidelity | kExport, nullptr, nullptr},
 };
 
 bool same_name(std::string_view a, std::string_view b) {

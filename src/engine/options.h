@@ -24,7 +24,7 @@ enum class OptionType {
 
 enum Command : uint32_t {
   kRun = 1, kScore = 2, kChat = 4, kRender = 8, kTokenize = 16, kInspect = 32, kConvert = 64, kVerify = 128, kUnits = 256, kCache = 512,
-  kBench = 1024, kProfile = 2048, kFidelity = 4096,
+  kBench = 1024, kProfile = 2048, kFidelity = 4096, kExport = 8192,
 };
 
 struct OptionSpec {

@@ -1,14 +1,15 @@
 #include "engine/place_model.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
 
 #include "base/thread_team.h"
 #include "convert/cache.h"
 #include "convert/rounded_weights.h"
+#include "engine/export_model.h"
 #include "engine/free_memory.h"
+#include "units/coreai/coreai_backend.h"
 #include "units/cpu/cpu_unit.h"
 #include "units/reference/reference.h"
 #include "units/static/static_unit.h"
@@ -116,20 +117,6 @@ Result<std::unique_ptr<Model>> drafter_from_floats(const OpenOptions&, Engine::I
   return engine.unit->compile(plan.model.program, weights);
 }
 
-// "128,512": ascending numbers. The unit checks the rest.
-Result<std::vector<int32_t>> bucket_list(const std::string& text) {
-  std::vector<int32_t> out;
-  const char *at = text.data(), *end = at + text.size();
-  while (at < end) {
-    int32_t n = 0;
-    const auto [next, error] = std::from_chars(at, end, n);
-    if (error != std::errc() || (next != end && (*next != ',' || next + 1 == end))) return invalid("buckets: expected numbers with commas between them, found \"" + text + "\"", "buckets");
-    out.push_back(n);
-    at = next == end ? end : next + 1;
-  }
-  return out;
-}
-
 // The given buckets, or those of the defaults that the context needs. A context beyond the largest ends there, and says so.
 Result<StaticOptions> static_options(const OpenOptions& options, Engine::Impl& engine) {
   StaticOptions o;
@@ -157,25 +144,49 @@ Result<StaticOptions> static_options(const OpenOptions& options, Engine::Impl& e
   return o;
 }
 
-Status place_on_static(const OpenOptions& options, Engine::Impl& engine) {
-  ESPALIER_ASSIGN(const StaticOptions chosen, static_options(options, engine));
+// `kernels`: what runs the functions.
+Status place_static(const OpenOptions& options, Engine::Impl& engine, const StaticOptions& chosen, std::unique_ptr<Unit> unit, const char* kernels) {
   ESPALIER_ASSIGN(WeightSet weights, float_weights(engine.plan, engine.checkpoint));
   const std::optional<RoundedForm> rounded = rounded_form(options.weights);
   uint64_t values = 0;
   for (const WeightDecl& w : engine.plan.program.weights) values += static_cast<uint64_t>(w.rows) * static_cast<uint64_t>(w.cols);
-  ESPALIER_TRY(fits(values * 4, options.model + ": its weights in the evaluator's fp32"));
+  ESPALIER_TRY(fits(values * 4, options.model + ": its weights in fp32"));
   if (rounded) weights = rounded_weights(engine.plan.program, weights, *rounded);
-  ESPALIER_ASSIGN(engine.unit, make_static_unit(chosen));
+  engine.unit = std::move(unit);
   ESPALIER_TRY(engine.unit->accepts(engine.plan.program));
   ESPALIER_ASSIGN(engine.model, engine.unit->compile(engine.plan.program, weights));
   const bool is_int8 = chosen.weights == ScalarType::i8;
   engine.info.threads = chosen.evaluate.threads;
-  engine.info.kernels = "portable";
+  engine.info.kernels = kernels;
   engine.info.weights = rounded ? "fp16, rounded to " + options.weights : is_int8 ? "int8, one scale an output" : "fp16";
   if (chosen.evaluate.int8_inputs) engine.info.weights += ", products of int8";
   engine.info.kv = "fp16";
   engine.info.weight_bytes = is_int8 ? values : values * 2;
   return {};
+}
+
+Status place_on_static(const OpenOptions& options, Engine::Impl& engine) {
+  ESPALIER_ASSIGN(const StaticOptions chosen, static_options(options, engine));
+  ESPALIER_ASSIGN(std::unique_ptr<Unit> unit, make_static_unit(chosen));
+  return place_static(options, engine, chosen, std::move(unit), "portable");
+}
+
+constexpr const char* kCoreAi = "static:coreai";
+
+Status place_on_coreai(const OpenOptions& options, Engine::Impl& engine) {
+  ESPALIER_ASSIGN(const std::string python, coreai_python());
+  ESPALIER_ASSIGN(const StaticOptions chosen, static_options(options, engine));
+  if (chosen.evaluate.int8_inputs) return unsupported("activations: Core AI's products read fp16, found \"int8\"", "activations");
+  ESPALIER_ASSIGN(std::unique_ptr<Unit> unit, make_static_unit(chosen, kCoreAi, coreai_backend(python), true));
+  return place_static(options, engine, chosen, std::move(unit), "Core AI");
+}
+
+Result<UnitInfo> describe_coreai() {
+  ESPALIER_ASSIGN(const std::string python, coreai_python());
+  ESPALIER_ASSIGN(std::unique_ptr<Unit> unit, make_static_unit({}, kCoreAi, coreai_backend(python), true));
+  UnitInfo info = unit->describe();
+  info.kernels = "Core AI";
+  return info;
 }
 
 Result<UnitInfo> describe_static() {
@@ -193,6 +204,7 @@ constexpr UnitChoice kUnits[] = {
     {"cpu", place_on_cpu, drafter_on_cpu, true, describe_cpu},
     {"reference", place_on_reference, drafter_from_floats, false, describe_reference},
     {"static", place_on_static, drafter_from_floats, false, describe_static},
+    {kCoreAi, place_on_coreai, drafter_from_floats, false, describe_coreai},
 };
 
 }  // namespace

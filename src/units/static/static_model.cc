@@ -55,29 +55,11 @@ Result<std::unique_ptr<Model>> StaticModel::make(const Program& program, const W
   return std::unique_ptr<Model>(std::move(model));
 }
 
-LowerOptions lower_options(const Program& program, const StaticOptions& options) {
-  LowerOptions o;
-  o.kv = options.kv;
-  o.weights = options.weights;
-  o.norm = options.norm;
-  o.subrange = options.subrange;
-  o.attention_chunks = options.attention_chunks;
-  for (const Function& f : program.functions)
-    for (int32_t bucket : options.buckets) {
-      if (!reads_states(f) && bucket != options.buckets.front()) continue;
-      o.functions.push_back({f.role, options.rows, bucket, HeadRows::none, HeadForm::maxima});
-      if (!has_head(f)) continue;
-      for (HeadRows rows : {HeadRows::chosen, HeadRows::all})
-        for (HeadForm form : {HeadForm::maxima, HeadForm::logits}) o.functions.push_back({f.role, options.rows, bucket, rows, form});
-    }
-  return o;
-}
-
 Status StaticModel::prepare(const WeightSet& weights, const MakeBackend& make_backend) {
   if (options_.kv == KvForm::dynamic && program_.find(Role::context) != nullptr)
     return unsupported("program " + program_.family + ": rows of its function context are read by another function; K/V that are written in blocks (dynamic) serve one function", "context");
   ESPALIER_TRY(check_weights(program_, weights));
-  ESPALIER_ASSIGN(lowered_, lower(program_, lower_options(program_, options_)));
+  ESPALIER_ASSIGN(lowered_, lower(program_, static_functions(program_, options_)));
   ESPALIER_TRY(load_embedding(program_, weights, tables_));
   for (const RopeSpec& spec : program_.ropes) tables_.ropes.emplace_back(spec);
   shape_.program = &program_;
@@ -209,3 +191,25 @@ Status StaticModel::run_windows(Job& job) {
 }
 
 }  // namespace espalier::static_unit
+
+namespace espalier {
+
+LowerOptions static_functions(const Program& program, const StaticOptions& options) {
+  LowerOptions o;
+  o.kv = options.kv;
+  o.weights = options.weights;
+  o.norm = options.norm;
+  o.subrange = options.subrange;
+  o.attention_chunks = options.attention_chunks;
+  for (const Function& f : program.functions)
+    for (int32_t bucket : options.buckets) {
+      if (!static_unit::reads_states(f) && bucket != options.buckets.front()) continue;
+      o.functions.push_back({f.role, options.rows, bucket, HeadRows::none, HeadForm::maxima});
+      if (!static_unit::has_head(f)) continue;
+      for (HeadRows rows : {HeadRows::chosen, HeadRows::all})
+        for (HeadForm form : {HeadForm::maxima, HeadForm::logits}) o.functions.push_back({f.role, options.rows, bucket, rows, form});
+    }
+  return o;
+}
+
+}  // namespace espalier

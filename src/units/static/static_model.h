@@ -9,9 +9,6 @@
 
 namespace espalier::static_unit {
 
-// One function for each of the program's, each bucket and each form of the head.
-LowerOptions lower_options(const Program& program, const StaticOptions& options);
-
 class StaticModel : public Model {
  public:
   static Result<std::unique_ptr<Model>> make(const Program& program, const WeightSet& weights, const StaticOptions& options, const MakeBackend& make_backend, bool rounds);

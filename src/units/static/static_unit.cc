@@ -23,7 +23,7 @@ class StaticUnit : public Unit {
   Status accepts(const Program& program) const override {
     StaticOptions one = options_;
     one.buckets.resize(1);
-    const Result<LoweredProgram> lowered = lower(program, static_unit::lower_options(program, one));
+    const Result<LoweredProgram> lowered = lower(program, static_functions(program, one));
     return lowered.ok() ? Status() : lowered.status();
   }
 
@@ -38,7 +38,9 @@ class StaticUnit : public Unit {
   bool rounds_;
 };
 
-Status check(const StaticOptions& o) {
+}  // namespace
+
+Status check_static_options(const StaticOptions& o) {
   if (o.rows < 1 || o.rows > 1024) return invalid("static unit: a window of " + std::to_string(o.rows) + " rows, expected 1 to 1024", "rows");
   if (o.kv == KvForm::dynamic && (o.rows < 2 * kBlockRows || o.rows % kBlockRows != 0))
     return invalid("static unit: blocks of " + std::to_string(kBlockRows) + " rows need a window of at least 64 rows, a multiple of 32; found " + std::to_string(o.rows), "rows");
@@ -50,14 +52,12 @@ Status check(const StaticOptions& o) {
   return {};
 }
 
-}  // namespace
-
 Result<std::unique_ptr<Unit>> make_static_unit(const StaticOptions& options) {
   return make_static_unit(options, "static", evaluator_backend(options.evaluate), options.evaluate.arithmetic != Arithmetic::f32);
 }
 
 Result<std::unique_ptr<Unit>> make_static_unit(const StaticOptions& options, std::string name, MakeBackend make_backend, bool rounds) {
-  ESPALIER_TRY(check(options));
+  ESPALIER_TRY(check_static_options(options));
   return std::unique_ptr<Unit>(std::make_unique<StaticUnit>(options, std::move(name), std::move(make_backend), rounds));
 }
 

@@ -28,6 +28,11 @@ struct StaticOptions {
   EvaluateOptions evaluate = {Arithmetic::f16};  // of the evaluator as back end
 };
 
+// Refused: windows or buckets of no use, named.
+Status check_static_options(const StaticOptions& options);
+// One function for each of the program's, each bucket and each form of the head.
+LowerOptions static_functions(const Program& program, const StaticOptions& options);
+
 // Over the evaluator. Refused: windows or buckets of no use, named.
 Result<std::unique_ptr<Unit>> make_static_unit(const StaticOptions& options);
 // Over another back end; `name` is the unit's ("static:coreai"). `rounds`: its values are fp16.
