@@ -12,7 +12,7 @@ namespace espalier {
 using LoweredTensors = std::vector<std::vector<float>>;
 
 // One output's int8 codes as whole numbers: scale = fp16(max|w| / 127), codes = w / scale to nearest even, within 127. Returns the scale.
-// Requires: codes.size() == row.size(). A row whose scale is 0 has codes of 0.
+// Requires: codes.size() == row.size(); they may be the same. A row whose scale is 0 has codes of 0.
 float quantise_row(std::span<const float> row, std::span<float> codes);
 
 // `exact`: f16 weights keep the source's fp32 values (for arithmetic in fp32); else they are rounded to fp16.

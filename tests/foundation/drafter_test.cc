@@ -327,7 +327,8 @@ TEST(DemoDrafter, cpu_unit_passes_the_selfcheck_and_refuses_wrong_taps) {
     const CpuPair pair = demo_on_cpu(demo, form, demo.plan.model.program);
     const SelfcheckReport report = run_selfcheck(demo.selfcheck, *pair.target, *pair.drafter, demo.plan).value();
     EXPECT_LE(report.logit_error, form == WeightsForm::int4 ? 0.35 : 0.035);
-    EXPECT_EQ(report.equal_drafts, 9);
+    // The third and the fourth draft lead by 0.03 and 0.05 only, which int4 weights turn; they are not refused for it.
+    EXPECT_EQ(report.equal_drafts, form == WeightsForm::int4 ? 7 : 9);
     EXPECT_TRUE(check_drafter(kDemo + "/drafter", *pair.target, *pair.drafter, demo.plan, kQuantisedBounds).ok());
     for (const std::vector<int32_t>& taps : {std::vector<int32_t>{0, 2, 4}, {2, 4, 6}, {1, 3, 4}, {3, 1, 5}}) {
       DrafterPlan wrong = demo.plan;
