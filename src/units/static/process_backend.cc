@@ -103,8 +103,8 @@ bool read_array(Reader& in, Array& a) {
   for (uint8_t i = 0; i < axes; ++i) {
     uint32_t d = 0;
     if (!in.u32(d) || d > 1u << 30) return false;
+    if (d != 0 && count > (1ull << 34) / d) return false;
     count *= d;
-    if (count > 1ull << 34) return false;
     a.shape.push_back(static_cast<int32_t>(d));
   }
   return in.values(type, count, a.data);
