@@ -196,31 +196,48 @@ async def serve(frames, asset):
             frames.write(body)
 
 
-def main(args):
+def served(serve):
+    """Exit code of a serve command: what goes wrong before the first call is its first answer."""
+    frames = Frames()
     try:
-        if args[:1] == ["check"] and len(args) == 1:
-            check()
-        elif args[:1] == ["pack"] and len(args) == 3:
-            check()
-            pack(Path(args[1]), args[2])
-        elif args[:1] == ["serve"] and len(args) in (2, 3):
-            frames = Frames()
-            try:
-                check()
-                if len(args) == 3:
-                    pack(Path(args[1]), args[2])
-                asyncio.run(serve(frames, args[-1]))
-            except Exception as error:
-                frames.write(wrong(error))
-                return 1
-        else:
-            print(__doc__.strip(), file=sys.stderr)
-            return 2
-    except Fault as fault:
-        print(fault, file=sys.stderr)
+        serve(frames)
+    except Exception as error:
+        frames.write(wrong(error))
         return 1
     return 0
 
 
+def run(doc, command):
+    """Exit code of command(arguments), which gives None where they are no command of doc's."""
+    try:
+        code = command(sys.argv[1:])
+    except Fault as fault:
+        print(fault, file=sys.stderr)
+        return 1
+    if code is None:
+        print(doc.strip(), file=sys.stderr)
+        return 2
+    return code
+
+
+def command(args):
+    def serve_asset(frames):
+        check()
+        if len(args) == 3:
+            pack(Path(args[1]), args[2])
+        asyncio.run(serve(frames, args[-1]))
+
+    if args == ["check"]:
+        check()
+    elif args[:1] == ["pack"] and len(args) == 3:
+        check()
+        pack(Path(args[1]), args[2])
+    elif args[:1] == ["serve"] and len(args) in (2, 3):
+        return served(serve_asset)
+    else:
+        return None
+    return 0
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run(__doc__, command))

@@ -12,7 +12,7 @@ import logging
 import sys
 import warnings
 
-from aimodel import INPUT, STATE, Call, Fault, Frames, reply, wrong
+from aimodel import INPUT, STATE, Call, Fault, reply, run, served, wrong
 
 logging.disable(logging.CRITICAL)
 warnings.filterwarnings("ignore")
@@ -162,6 +162,7 @@ def answer(program, operations, body):
 
 
 def serve(frames, path):
+    check()
     program, operations = open_package(path), evaluator()
     frames.write(reply({}, {}))
     while (body := frames.read()) is not None:
@@ -172,26 +173,15 @@ def serve(frames, path):
         frames.write(body)
 
 
-def main(args):
-    try:
-        if args == ["check"]:
-            check()
-        elif args[:1] == ["serve"] and len(args) == 2:
-            frames = Frames()
-            try:
-                check()
-                serve(frames, args[1])
-            except Exception as error:
-                frames.write(wrong(error))
-                return 1
-        else:
-            print(__doc__.strip(), file=sys.stderr)
-            return 2
-    except Fault as fault:
-        print(fault, file=sys.stderr)
-        return 1
+def command(args):
+    if args == ["check"]:
+        check()
+    elif args[:1] == ["serve"] and len(args) == 2:
+        return served(lambda frames: serve(frames, args[1]))
+    else:
+        return None
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run(__doc__, command))

@@ -8,7 +8,7 @@
 namespace espalier::test {
 namespace {
 
-StaticOptions options_of(ScalarType weights, KvForm kv = KvForm::place) {
+StaticOptions options_of(ScalarType weights) {
   StaticOptions o;
 #ifdef ESPALIER_FULL_WINDOWS
   o.buckets = {128, 256};
@@ -17,7 +17,6 @@ StaticOptions options_of(ScalarType weights, KvForm kv = KvForm::place) {
   o.buckets = {64, 96};
 #endif
   o.weights = weights;
-  o.kv = kv;
   return o;
 }
 
@@ -54,24 +53,7 @@ TEST(CoreAi, the_demo_model_s_drafter_has_the_bits_of_the_runtime) {
 }
 
 TEST(CoreAi, each_family_and_each_way_of_writing_has_the_bits_of_the_runtime) {
-  constexpr KvForm kForms[] = {KvForm::place, KvForm::delta, KvForm::dynamic};
-  size_t i = 0;
-  for (const std::string& name : one_of_each_family()) {
-    const TinyModel tiny = load_tiny(name);
-    StaticOptions options = options_of(ScalarType::f16, kForms[i % 3]);
-    options.subrange = 100;
-    options.attention_chunks = i == 0 ? 3 : 1;
-    if (options.kv == KvForm::dynamic) {
-      options.rows = 64;
-      options.buckets = {128, 256};
-    }
-    Compared compared;
-    const std::unique_ptr<Unit> unit = twin_unit(options, runtime(), Arithmetic::coreai, compared);
-    const std::unique_ptr<Model> model = compiled(*unit, tiny.plan.program, tiny.weights);
-    ASSERT_NE(model, nullptr) << name;
-    run_everything(*model, options, 20 + i++);
-    EXPECT_GE(compared.runs, 7u) << name;
-  }
+  run_families(options_of(ScalarType::f16), KvForm::place, [](const std::string&) { return runtime(); }, Arithmetic::coreai);
 }
 
 TEST(CoreAi, a_process_that_ends_is_an_error_that_says_so) {

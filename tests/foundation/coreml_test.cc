@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "twin_unit.h"
 #include "units/coreml/mlpackage.h"
@@ -12,12 +13,11 @@
 namespace espalier::test {
 namespace {
 
-StaticOptions options_of(ScalarType weights, KvForm kv = KvForm::place) {
+StaticOptions options_of(ScalarType weights) {
   StaticOptions o;
   o.rows = 32;
   o.buckets = {64, 96};
   o.weights = weights;
-  o.kv = kv;
   return o;
 }
 
@@ -57,25 +57,13 @@ TEST(CoreMl, the_drafter_s_package_has_the_bits_of_fp16) {
 }
 
 TEST(CoreMl, each_family_and_each_way_of_writing_has_the_bits_of_fp16) {
-  constexpr KvForm kForms[] = {KvForm::delta, KvForm::dynamic, KvForm::place};
-  size_t i = 0;
-  for (const std::string& name : one_of_each_family()) {
-    const TinyModel tiny = load_tiny(name);
-    StaticOptions options = options_of(ScalarType::f16, kForms[i % 3]);
-    options.subrange = 100;
-    options.attention_chunks = i == 0 ? 3 : 1;
-    if (options.kv == KvForm::dynamic) {
-      options.rows = 64;
-      options.buckets = {128, 256};
-    }
-    const TempFolder folder;
-    Compared compared;
-    const std::unique_ptr<Unit> unit = twin_unit(options, reader(folder.path()), Arithmetic::f16, compared);
-    const std::unique_ptr<Model> model = compiled(*unit, tiny.plan.program, tiny.weights);
-    ASSERT_NE(model, nullptr) << name;
-    run_everything(*model, options, 20 + i++);
-    EXPECT_GE(compared.runs, 7u) << name;
-  }
+  const TempFolder folder;
+  const auto reader_of = [&](const std::string& name) {
+    const std::string own = folder.path() + "/" + name;
+    std::filesystem::create_directory(own);
+    return reader(own);
+  };
+  run_families(options_of(ScalarType::f16), KvForm::delta, reader_of, Arithmetic::f16);
 }
 
 }  // namespace

@@ -58,6 +58,7 @@ class Random {
     return z ^ (z >> 31);
   }
   int32_t below(int32_t n) { return static_cast<int32_t>(next() % static_cast<uint64_t>(n)); }
+  float number() { return static_cast<float>(next() >> 40) * 0x1p-23f - 1.0f; }  // [-1, 1)
 
  private:
   uint64_t s_;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -147,6 +148,30 @@ void draft_everything(Model& drafter, const DrafterPlan& plan, const StaticOptio
     keep_context(drafter, *state, tokens, taps, from, to);
     draft_block(drafter, *state, plan, tokens[to - 1]);
     from = to;
+  }
+}
+
+void run_families(StaticOptions base, KvForm first, const std::function<MakeBackend(const std::string& name)>& runtime, Arithmetic arithmetic) {
+  constexpr KvForm kForms[] = {KvForm::place, KvForm::delta, KvForm::dynamic};
+  const size_t from = static_cast<size_t>(std::find(std::begin(kForms), std::end(kForms), first) - std::begin(kForms));
+  base.weights = ScalarType::f16;
+  base.subrange = 100;
+  size_t i = 0;
+  for (const std::string& name : one_of_each_family()) {
+    const TinyModel tiny = load_tiny(name);
+    StaticOptions options = base;
+    options.kv = kForms[(from + i) % 3];
+    options.attention_chunks = i == 0 ? 3 : 1;
+    if (options.kv == KvForm::dynamic) {
+      options.rows = 64;
+      options.buckets = {128, 256};
+    }
+    Compared compared;
+    const std::unique_ptr<Unit> unit = twin_unit(options, runtime(name), arithmetic, compared);
+    const std::unique_ptr<Model> model = compiled(*unit, tiny.plan.program, tiny.weights);
+    ASSERT_NE(model, nullptr) << name;
+    run_everything(*model, options, 20 + i++);
+    EXPECT_GE(compared.runs, 7u) << name;
   }
 }
 

@@ -2,6 +2,7 @@
 // bit; and calls of each kind to run on it.
 #pragma once
 
+#include <functional>
 #include <set>
 
 #include "tiny_drafters.h"
@@ -33,5 +34,8 @@ struct Demo {
 void run_everything(Model& model, const StaticOptions& options, uint64_t seed);
 // Context rows and blocks of a drafter, into the next bucket.
 void draft_everything(Model& drafter, const DrafterPlan& plan, const StaticOptions& options, uint64_t seed);
+// run_everything() on twins of a tiny model of each family, fp16 weights: the ways of writing K/V in turn, from `first` on, and attention in
+// parts in the first. `runtime` is asked for each, by name.
+void run_families(StaticOptions base, KvForm first, const std::function<MakeBackend(const std::string& name)>& runtime, Arithmetic arithmetic);
 
 }  // namespace espalier::test

@@ -8,6 +8,7 @@
 
 #include "base/half.h"
 #include "lower/lower_builder.h"
+#include "../../../tests/foundation/tiny_models.h"
 #include "units/coreai/coreai_backend.h"
 
 namespace espalier {
@@ -15,21 +16,7 @@ namespace {
 
 using lowering::PrimitiveBuilder;
 using P = Primitive;
-
-class Random {
- public:
-  explicit Random(uint64_t seed) : s_(seed) {}
-  uint64_t next() {
-    uint64_t z = (s_ += 0x9e3779b97f4a7c15ull);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-    return z ^ (z >> 31);
-  }
-  float number() { return static_cast<float>(next() >> 40) * 0x1p-23f - 1.0f; }  // [-1, 1)
-
- private:
-  uint64_t s_;
-};
+using test::Random;
 
 enum class Inputs {
   ordinary,  // a few units large
