@@ -5,8 +5,8 @@
 // Score        s = base + bias; sampling at temperature T: s = base + bias + T g(position, id), the noise that the target itself
 //              draws with, so that a draft guesses the target's own draw. What top-k, top-p or min-p would drop is not proposed.
 // Probability  exp(s) / (sum over the union of exp(s) + sum over the other tokens of exp(base)), then Platt of the depth. The tail
-//              at its base logits is as cheap as none and predicts better than the softmax of all base + bias (log loss of the
-//              demo model's held-out turns 0.257 against 0.264, over the union alone 0.273, each after its own Platt).
+//              at its base logits is as cheap as none and predicts better than the softmax of all base + bias (log loss of an
+//              earlier demo drafter's held-out turns 0.257 against 0.264, over the union alone 0.273, each after its own Platt).
 // Numerics     fp32, own exp and log, sums in a fixed order: the same on every machine.
 // Cost         one scan of the vocabulary for each depth that is reached; 8 to 20 us an expansion (4,096 x 64 to 128,000 x 256, one
 //              core) once the parent token's best biases are known; sampling adds 5.
